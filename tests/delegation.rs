@@ -223,6 +223,25 @@ fn a_user_sends_and_receives_what_is_delegated() {
     lab.fs(&["mount", "tank/other/second"]);
     let second = lab.fs(&["get", "-H", "-o", "value", "mountpoint", "tank/other/second"]);
     assert_eq!(fs::read(format!("{}/file", second.trim())).unwrap(), vec![7; 3 << 20]);
+    // Holds of a stream need a permission of their own.
+    lab.fs(&["hold", "keep", "tank/home@a"]);
+    let held = lab.at("folder/held");
+    fs::write(&held, lab.fs_bytes(&["send", "-h", "tank/home@a"])).unwrap();
+    let without = other.sh(&format!("fs receive tank/other/without 2>&1 < {held}")).text();
+    let wanted =
+        "tank/other/without@a: 1 hold of the stream is left out, because this user lacks the permission 'hold'\n";
+    assert_eq!(without, wanted);
+    assert_eq!(other.sh(&format!("fs receive -h tank/other/skipped 2>&1 < {held}")).text(), "");
+    allow(&lab, "hold", "tank/other");
+    assert_eq!(other.sh(&format!("fs receive tank/other/with 2>&1 < {held}")).text(), "");
+    for (copy, tags) in [("without", ""), ("skipped", ""), ("with", "keep")] {
+        let holds = lab.fs(&["holds", "-H", &format!("tank/other/{copy}@a")]);
+        assert_eq!(holds.split('\t').nth(1).unwrap_or_default(), tags, "{copy}");
+    }
+    lab.fs(&["unallow", &UID.to_string(), "hold", "tank/other"]);
+    lab.fs(&["release", "keep", "tank/home@a"]);
+    lab.fs(&["release", "keep", "tank/other/with@a"]);
+    ["without", "skipped", "with"].map(|copy| lab.fs(&["destroy", "-r", &format!("tank/other/{copy}")]));
     // -F destroys; a clone shows the origin's files, also if the stream alone names the origin.
     refused(&other, &format!("fs receive -F tank/other/second < {file}"));
     lab.fs(&["clone", "tank/home@a", "tank/clone"]);

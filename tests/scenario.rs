@@ -466,3 +466,41 @@ fn a_stream_file_is_an_archive() {
     let said = lab.run("fs", &["stream", "info", &full]).fails(1);
     assert!(said.contains("the file ends too early"), "{said}");
 }
+
+#[test]
+fn of_two_receives_into_one_dataset_the_second_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "256M");
+    lab.create("vault", "256M");
+    lab.fs(&["create", "tank/home"]);
+    let home = lab.mount("tank/home");
+    for file in 0..16 {
+        fs::write(home.join(format!("file-{file}")), noise(1 << 20, file + 1)).unwrap();
+    }
+    lab.fs(&["snapshot", "tank/home@one"]);
+    let full = lab.fs_bytes(&["send", "tank/home@one"]);
+    let begin = |stream: &[u8]| {
+        let mut command = lab.command("fs", &["receive", "-s", "vault/copy"]);
+        let mut receive = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut pipe = receive.stdin.take().unwrap();
+        pipe.write_all(stream).unwrap();
+        (receive, pipe)
+    };
+    let half = full.len() / 2;
+    let (first, mut pipe) = begin(&full[..half]);
+    lab::wait_until("the first receive has begun", || lab.run("fs", &["list", "vault/copy"]).code == Some(0));
+    let refused = lab.feed("fs", &["receive", "-s", "vault/copy"], &full).fails(1);
+    assert!(refused.contains("a stream is being received into it"), "{refused}");
+    let refused = lab.feed("fs", &["receive", "-A", "vault/copy"], &[]).fails(1);
+    assert!(refused.contains("a stream is being received into it"), "{refused}");
+    pipe.write_all(&full[half..]).unwrap();
+    drop(pipe);
+    let output = first.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_same(&home, &lab.mount("vault/copy"));
+    assert_eq!(token(&lab, "vault/copy"), "-");
+    lab.check("vault");
+}

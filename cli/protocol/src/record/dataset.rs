@@ -97,6 +97,8 @@ pub struct ReceivedRecord {
     pub bytes: u64,
     /// Duration of the receive, in milliseconds.
     pub milliseconds: u64,
+    /// Number of holds of the stream left out, because the user may not place holds.
+    pub left_out_holds: u64,
 }
 
 /// Result of a corrective receive.
@@ -114,6 +116,10 @@ pub struct CorrectedRecord {
     pub files: u64,
     /// Number of damaged blocks for which the stream lacks the stored form.
     pub other_form: u64,
+    /// Number of damaged blocks stored in pieces.
+    pub in_pieces: u64,
+    /// Number of damaged blocks without a checksum.
+    pub unchecked: u64,
     /// Number of blocks whose place is unknown, because nodes of the local tree are damaged.
     pub hidden: u64,
     /// Number of blocks that could not be written.

@@ -179,8 +179,21 @@ impl OpenPool {
             self.scrub_part(&ScrubPart::Damage, job)?;
         }
         let left = self.datasets.damage().or_refused("list the damage of", self.name())?.len() as u64;
-        let Corrected { snapshots, skipped, blocks, bytes, files, other_form, hidden, failed } = corrected;
-        Ok(CorrectedRecord { snapshots, skipped, blocks, bytes, files, other_form, hidden, failed, left })
+        let Corrected { snapshots, skipped, blocks, bytes, files, other_form, in_pieces, unchecked, hidden, failed } =
+            corrected;
+        Ok(CorrectedRecord {
+            snapshots,
+            skipped,
+            blocks,
+            bytes,
+            files,
+            other_form,
+            in_pieces,
+            unchecked,
+            hidden,
+            failed,
+            left,
+        })
     }
 
     /// Adds to a failure how the receive continues, if it has kept what it had received.
@@ -311,13 +324,14 @@ fn with_arrived(mut failure: Failure, arrived: &Arrived) -> Failure {
 }
 
 fn record(arrived: ArrivedSnapshot) -> ReceivedRecord {
-    let ArrivedSnapshot { sent, name, incremental, bytes, time } = arrived;
+    let ArrivedSnapshot { sent, name, incremental, bytes, time, left_out_holds } = arrived;
     ReceivedRecord {
         sent,
         received: name,
         incremental,
         bytes,
         milliseconds: u64::try_from(time / NANOS_PER_MILLI).unwrap_or(0),
+        left_out_holds,
     }
 }
 

@@ -134,6 +134,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     if arguments.verbose {
         context.print(&render(&records, arguments.dry_run))?;
     }
+    context.note(&left_out(&records))?;
     unmounted.map_or(Ok(Exit::Done), Err)
 }
 
@@ -188,6 +189,17 @@ fn render(records: &[ReceivedRecord], dry_run: bool) -> String {
     records.iter().map(|record| lines(record, dry_run)).collect()
 }
 
+/// A line for each snapshot whose holds were not placed.
+fn left_out(records: &[ReceivedRecord]) -> String {
+    let lacking = records.iter().filter(|record| record.left_out_holds > 0);
+    let line = |record: &ReceivedRecord| {
+        let ReceivedRecord { received, left_out_holds: count, .. } = record;
+        let holds = if *count == 1 { "hold of the stream is" } else { "holds of the stream are" };
+        format!("{received}: {count} {holds} left out, because this user lacks the permission 'hold'\n")
+    };
+    lacking.map(line).collect()
+}
+
 fn lines(record: &ReceivedRecord, dry_run: bool) -> String {
     let kind = if record.incremental { "incremental" } else { "full" };
     let verb = if dry_run { "would receive" } else { "receiving" };
@@ -216,11 +228,15 @@ mod tests {
             incremental: false,
             bytes: 3 << 29,
             milliseconds: 1500,
+            left_out_holds: 0,
         };
         insta::assert_snapshot!(lines(&record, false), @r"
         receiving full stream of tank/home@a into backup/home@a
         received 1.50G stream in 1.50 seconds (1G/sec)
         ");
         insta::assert_snapshot!(lines(&record, true), @"would receive full stream of tank/home@a into backup/home@a");
+        assert_eq!(left_out(std::slice::from_ref(&record)), "");
+        let held = ReceivedRecord { left_out_holds: 2, ..record };
+        insta::assert_snapshot!(left_out(&[held]), @"backup/home@a: 2 holds of the stream are left out, because this user lacks the permission 'hold'");
     }
 }

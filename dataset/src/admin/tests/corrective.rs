@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pool::{
     admin::NewVdev,
-    device::{Device, MemoryDevice, Recorder},
+    device::{Device, Fault, FaultDevice, MemoryDevice, Operation, Recorder},
     format::{label::DATA_START, pointer::BlockPointer},
     units::MIB,
 };
@@ -170,6 +170,52 @@ fn damaged_metadata_is_reported_and_stays() {
     world.wreck(&leaf);
     let done = world.correct("tank/home", &stream, false).unwrap();
     assert_eq!((done.blocks, done.hidden > 0), (0, true), "{done:?}");
+}
+
+#[test]
+fn blocks_that_no_stream_repairs_are_counted_by_reason() {
+    // A block in pieces: no hole is as large as a record.
+    let world = World::on(memory(), 710);
+    world.create("tank/full").unwrap();
+    world.create("tank/home").unwrap();
+    let mut count = 0;
+    while world.try_write("tank/full", &count.to_string(), &noise(count, 16 << 10)).is_ok() {
+        count += 1;
+        if count.is_multiple_of(100) {
+            world.engine.commit().unwrap();
+        }
+    }
+    (0..count).filter(|number| number % 2 > 0).for_each(|number| world.remove("tank/full", &number.to_string()));
+    world.settle();
+    (0..8).for_each(|number| world.write("tank/home", &format!("{number}"), &noise(5000 + number, 128 << 10)));
+    world.snapshot("tank/home@a").unwrap();
+    let stream = world.send("tank/home@a", None, |_| {}).unwrap();
+    world.engine.commit().unwrap();
+    let all = world.extents("tank/home");
+    let (_, gang) = all.iter().find(|(_, pointer)| pointer.gang).expect("a block in pieces");
+    let (vdev, offset) = world.engine.storage().space.resolve(gang.addresses[0], 512).unwrap();
+    world.devices[vdev.0 as usize].write_at(DATA_START + offset, &[0xee; 64]).unwrap();
+    world.engine.forget_read();
+    for dry_run in [true, false] {
+        let done = world.correct("tank/home", &stream, dry_run).unwrap();
+        assert_eq!((done.blocks, done.in_pieces, done.other_form, done.unchecked), (0, 1, 0, 0), "{done:?}");
+    }
+    // A block without a checksum, which the device cannot read.
+    let device = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new("disk", 128 * MIB))));
+    let world = World::on(device.clone(), 711);
+    world.create("tank/home").unwrap();
+    world.set("tank/home", "checksum", "off").unwrap();
+    world.write("tank/home", "file", &noise(5, 60_000));
+    world.snapshot("tank/home@a").unwrap();
+    let stream = world.send("tank/home@a", None, |_| {}).unwrap();
+    world.engine.commit().unwrap();
+    let pointer = world.extent("tank/home", "file");
+    let (_, offset) = world.engine.storage().space.resolve(pointer.addresses[0], pointer.stored).unwrap();
+    let at = DATA_START + offset;
+    device.inject(Fault { range: at..at + 1, times: 1000, ..Fault::failing(Operation::Read) });
+    world.engine.forget_read();
+    let done = world.correct("tank/home", &stream, false).unwrap();
+    assert_eq!((done.blocks, done.in_pieces, done.other_form, done.unchecked), (0, 0, 0, 1), "{done:?}");
 }
 
 #[test]

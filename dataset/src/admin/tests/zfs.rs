@@ -14,6 +14,7 @@ use crate::{
     error::{Error, Reader, Result},
     fs::{FileSystem, FileType, ROOT, check, key::Ino},
     name::SnapshotName,
+    property::dataset::TYPE,
     zfs::{send::Receiver, tests::fixture},
 };
 
@@ -196,6 +197,23 @@ fn receives_as_listed(wanted: impl Fn(&str) -> bool) {
             let name = brought.unwrap_or_else(|| panic!("{file} brings no {snapshot}")).name.to_string();
             compare(&world.snapshot_fs(&name), &format!("{file} {snapshot}"), &manifest["snapshots"][&snapshot]);
         }
+        world.judge();
+    }
+}
+
+#[test]
+fn deduplicated_and_unknown_streams_are_refused_by_name() {
+    let stream = fixture("std-full-s1");
+    for (bit, reason) in [(0, "it is deduplicated"), (1, "it is deduplicated"), (18, "unknown feature with the bit 18")]
+    {
+        let world = World::new(7);
+        let mut changed = stream.clone();
+        // The features stand behind the two bits of the kind, in a little-endian number at 16.
+        let features = u64::from_le_bytes(changed[16..24].try_into().unwrap()) | 1 << (bit + 2);
+        changed[16..24].copy_from_slice(&features.to_le_bytes());
+        let error = world.receive_zfs("tank/copy", &changed).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+        assert!(world.datasets.get(&"tank/copy".parse().unwrap(), TYPE.name).is_err(), "nothing is received");
         world.judge();
     }
 }

@@ -29,11 +29,19 @@ pub(super) fn run(
     }
     context.print_called(&render(&record, &pool, is_plan))?;
     let left = if is_plan { 0 } else { record.left };
-    Ok(Exit::of_scrub(record.other_form + record.hidden + record.failed + left))
+    Ok(Exit::of_scrub(unrepaired(&record) + left))
+}
+
+/// The number of blocks not repaired.
+fn unrepaired(record: &CorrectedRecord) -> u64 {
+    let CorrectedRecord { other_form, in_pieces, unchecked, hidden, failed, .. } = record;
+    other_form + in_pieces + unchecked + hidden + failed
 }
 
 fn render(record: &CorrectedRecord, pool: &str, is_plan: bool) -> String {
-    let CorrectedRecord { skipped, blocks, bytes, files, other_form, hidden, failed, left, .. } = *record;
+    let CorrectedRecord {
+        skipped, blocks, bytes, files, other_form, in_pieces, unchecked, hidden, failed, left, ..
+    } = *record;
     let mut text = match blocks {
         0 => "found no damaged block that the stream can repair\n".to_owned(),
         _ => {
@@ -49,7 +57,9 @@ fn render(record: &CorrectedRecord, pool: &str, is_plan: bool) -> String {
         }
     };
     also(other_form, "the stream has another stored form of the content");
-    also(hidden, "damaged metadata hides their places");
+    also(in_pieces, "stored in pieces (gang blocks), which a stream does not have");
+    also(unchecked, "without a checksum (checksum=off), so nothing proves that the stream has the same content");
+    also(hidden, "damaged metadata hides their places, and a stream has no metadata of the pool");
     also(failed, &format!("a device failed; to list its errors: pool status {pool}"));
     if skipped > 0 {
         let _ = writeln!(text, "skipped {} whose snapshots are not in the pool", counted(skipped, "stream"));
@@ -81,6 +91,8 @@ mod tests {
             bytes: 100 << 10,
             files: 1,
             other_form: 0,
+            in_pieces: 0,
+            unchecked: 0,
             hidden: 0,
             failed: 0,
             left: 0,
@@ -89,11 +101,24 @@ mod tests {
         repaired 100K: 1 block of 1 file
         no known data errors are left; to verify the whole pool: pool scrub tank
         ");
-        let rest = CorrectedRecord { skipped: 1, blocks: 0, other_form: 2, hidden: 3, failed: 1, left: 2, ..clean };
+        let rest = CorrectedRecord {
+            skipped: 1,
+            blocks: 0,
+            other_form: 2,
+            in_pieces: 4,
+            unchecked: 1,
+            hidden: 3,
+            failed: 1,
+            left: 2,
+            ..clean
+        };
+        assert_eq!(unrepaired(&rest), 11);
         insta::assert_snapshot!(render(&rest, "tank", true), @r"
         found no damaged block that the stream can repair
         cannot repair 2 blocks: the stream has another stored form of the content
-        cannot repair 3 blocks: damaged metadata hides their places
+        cannot repair 4 blocks: stored in pieces (gang blocks), which a stream does not have
+        cannot repair 1 block: without a checksum (checksum=off), so nothing proves that the stream has the same content
+        cannot repair 3 blocks: damaged metadata hides their places, and a stream has no metadata of the pool
         cannot repair 1 block: a device failed; to list its errors: pool status tank
         skipped 1 stream whose snapshots are not in the pool
         2 data errors are left; to list the files: pool status -v tank

@@ -23,7 +23,10 @@ use std::{collections::HashSet, io::Read, sync::Arc};
 
 use pool::{
     error::Error as PoolError,
-    format::{key::Key, pointer::BlockPointer},
+    format::{
+        key::Key,
+        pointer::{BlockPointer, Checksum},
+    },
     txg::{Head, Place, Plain, Suspect, Verdict},
 };
 
@@ -51,8 +54,12 @@ pub struct Corrected {
     pub bytes: u64,
     /// The files with these blocks.
     pub files: u64,
-    /// Damaged blocks with another stored form than the stream's, in pieces, or without a checksum.
+    /// Damaged blocks with another stored form than the stream's.
     pub other_form: u64,
+    /// Damaged blocks stored in pieces.
+    pub in_pieces: u64,
+    /// Damaged blocks without a checksum.
+    pub unchecked: u64,
     /// Blocks of the streams whose place in the local tree cannot be read.
     pub hidden: u64,
     /// Blocks that could not be written, or read again.
@@ -203,14 +210,14 @@ impl<'a> Corrector<'a> {
             let is_lost = self.datasets.engine().hold_still().is_lost(&suspect.pointer);
             match !is_lost || (outside.is_some() && !suspect.pointer.gang) {
                 true => self.count(&suspect),
-                false => self.corrected.other_form += 1,
+                false => *self.left_over(&suspect.pointer) += 1,
             }
             return Ok(());
         }
         let outcome = repair::repair_from(self.datasets.engine(), &suspect, outside, true)?;
         match outcome.verdict {
             Verdict::Repaired { .. } => self.count(&suspect),
-            Verdict::Lost => self.corrected.other_form += 1,
+            Verdict::Lost => *self.left_over(&suspect.pointer) += 1,
             Verdict::Gone | Verdict::Whole => {}
             Verdict::Weak(error) | Verdict::Unknown(error) => {
                 tracing::warn!("corrective receive: {error}");
@@ -218,6 +225,15 @@ impl<'a> Corrector<'a> {
             }
         }
         self.datasets.note_damage(outcome.damage)
+    }
+
+    /// The count of lost blocks with the same reason.
+    fn left_over(&mut self, pointer: &BlockPointer) -> &mut u64 {
+        match pointer {
+            BlockPointer { checksum_kind: Checksum::Off, .. } => &mut self.corrected.unchecked,
+            BlockPointer { gang: true, .. } => &mut self.corrected.in_pieces,
+            _ => &mut self.corrected.other_form,
+        }
     }
 
     fn count(&mut self, suspect: &Suspect) {

@@ -272,7 +272,7 @@ impl<'a> Lander<'a> {
         let landing = || head.and_then(|head| head.clean_root());
         let replaced =
             open.as_ref().map_or(Replaced::Everything, |dataset| self.datasets.would_differ(dataset, landing));
-        let (target, left_out) = self.datasets.run(move |tx| {
+        let (target, left_out, left_out_holds) = self.datasets.run(move |tx| {
             let plan = judge.plan(tx)?;
             let dataset = judge.land(tx, plan, hidden)?;
             if plan.target().is_none() {
@@ -285,16 +285,15 @@ impl<'a> Lander<'a> {
             if plan.target().is_none() {
                 powers::withhold(tx, &judge.names, caller.as_ref(), dataset, Powers::NONE, room)?;
             }
-            let dataset_name = Name::Dataset(judge.name.dataset());
-            let may_hold = |caller| delegation::judge::allows(tx, &judge.names, caller, &dataset_name, "hold");
-            if !request.skip_holds && caller.as_ref().map_or(Ok(true), may_hold)? {
-                take_holds(tx, &judge, dataset)?;
-            }
+            let left_out_holds = match request.skip_holds {
+                true => 0,
+                false => take_holds(tx, &judge, dataset, caller.as_ref())?,
+            };
             limits::check_landed(tx, &judge.names, dataset, room)?;
             let added = if plan.target().is_none() { Added::Both } else { Added::Snapshots };
             counts::check(tx, &judge.names, &[dataset], None, added)?;
             history::log(tx, &format!("receive {}", judge.name))?;
-            Ok((plan.target(), left_out))
+            Ok((plan.target(), left_out, left_out_holds))
         })?;
         for limit in left_out {
             tracing::warn!(%name, limit, "a limit that came with a stream cannot be kept here and is left out");
@@ -308,7 +307,7 @@ impl<'a> Lander<'a> {
         self.arrived.destroyed.extend(doomed);
         let sent = begin.dataset.parse::<DatasetName>()?.snapshot(&begin.snapshot)?;
         let (incremental, time) = (begin.base.is_some(), self.datasets.now() - started);
-        self.arrived.snapshots.push(ArrivedSnapshot { sent, name, incremental, bytes, time });
+        self.arrived.snapshots.push(ArrivedSnapshot { sent, name, incremental, bytes, time, left_out_holds });
         Ok(())
     }
 
@@ -483,13 +482,19 @@ impl<'a> Lander<'a> {
     }
 }
 
-/// Places the holds that came with a snapshot.
-fn take_holds(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64) -> Result<()> {
-    let Some(id) = arrival::snapshot_with(tx, dataset, judge.begin.guid)? else { return Ok(()) };
-    for tag in judge.begin.holds().filter(|tag| is_tag(tag)) {
+/// Places the holds of a snapshot in the stream, if the caller may place holds. Returns the number of holds left out.
+fn take_holds(tx: &mut Transaction<'_>, judge: &Judge, dataset: u64, caller: Option<&Caller>) -> Result<u64> {
+    let name = Name::Dataset(judge.name.dataset());
+    let tags = || judge.begin.holds().filter(|tag| is_tag(tag));
+    let may_hold = |caller| delegation::judge::allows(tx, &judge.names, caller, &name, "hold");
+    if !caller.map_or(Ok(true), may_hold)? {
+        return Ok(tags().count() as u64);
+    }
+    let Some(id) = arrival::snapshot_with(tx, dataset, judge.begin.guid)? else { return Ok(0) };
+    for tag in tags() {
         snapshot::hold(tx, id, tag)?;
     }
-    Ok(())
+    Ok(0)
 }
 
 /// The error if an object that the sender no longer has cannot be destroyed.

@@ -148,5 +148,5 @@ impl<'a> Rehearsal<'a> {
 fn snapshot(judge: &Judge) -> Result<ArrivedSnapshot> {
     let sent: SnapshotName = judge.begin.dataset.parse::<DatasetName>()?.snapshot(&judge.begin.snapshot)?;
     let incremental = judge.begin.base.is_some();
-    Ok(ArrivedSnapshot { sent, name: judge.name.clone(), incremental, bytes: 0, time: 0 })
+    Ok(ArrivedSnapshot { sent, name: judge.name.clone(), incremental, bytes: 0, time: 0, left_out_holds: 0 })
 }

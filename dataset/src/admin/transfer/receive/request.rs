@@ -78,6 +78,8 @@ pub struct ArrivedSnapshot {
     pub bytes: u64,
     /// The time that the stream took, in nanoseconds.
     pub time: Nanos,
+    /// Holds of the stream left out, because the caller may not place holds.
+    pub left_out_holds: u64,
 }
 
 impl ReceiveRequest {
