@@ -15,6 +15,7 @@
 //! destroyed    pools destroyed by mistake
 //! losses       the effect of losing devices
 //! refusals     refused requests
+//! schema       JSON field by field, beside OpenZFS
 //! singles      single commands on the results of other commands
 //! unchanged    refused requests, which change nothing
 //! invocation   invalid command lines, and the programs' other names
@@ -33,6 +34,7 @@ mod plans;
 mod pools;
 mod quotas;
 mod refusals;
+mod schema;
 mod singles;
 mod snapshots;
 mod transfers;

@@ -431,6 +431,8 @@ fn pools_in_json() {
           "state": "ONLINE",
           "pool_guid": "[GUID]",
           "txg": "[TXG]",
+          "spa_version": "5000",
+          "zpl_version": "5",
           "properties": {
             "size": {
               "value": "62M",
@@ -465,18 +467,9 @@ fn pools_in_json() {
           "state": "ONLINE",
           "pool_guid": "[GUID]",
           "txg": "[TXG]",
-          "status": null,
-          "action": null,
-          "activity": null,
           "transports": {},
           "spa_version": "5000",
           "zpl_version": "5",
-          "scan_stats": null,
-          "removal_stats": null,
-          "raidz_expand_stats": null,
-          "rebalance_stats": null,
-          "defragment_stats": null,
-          "resize_stats": null,
           "vdevs": {
             "tank": {
               "name": "tank",
@@ -495,17 +488,18 @@ fn pools_in_json() {
                   "vdev_type": "file",
                   "guid": "[GUID]",
                   "path": "[LAB]/tank.img",
+                  "class": "normal",
                   "state": "ONLINE",
                   "total_space": "65011712",
                   "alloc_space": "614400",
                   "read_errors": "0",
                   "write_errors": "0",
-                  "checksum_errors": "0"
+                  "checksum_errors": "0",
+                  "slow_ios": "0"
                 }
               }
             }
           },
-          "spares": {},
           "error_count": "0",
           "errlist": [],
           "unexamined_count": "0"
@@ -528,6 +522,8 @@ fn pools_in_json() {
           "state": "ONLINE",
           "pool_guid": "[GUID]",
           "txg": "[TXG]",
+          "spa_version": "5000",
+          "zpl_version": "5",
           "properties": {
             "comment": {
               "value": "-",

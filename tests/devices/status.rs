@@ -114,7 +114,6 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "txg": "[N]",
       "status": "Some files have unrecoverable errors.",
       "action": "Restore the files from a backup, or delete them.\nThen: pool scrub tank",
-      "activity": null,
       "transports": {},
       "spa_version": "5000",
       "zpl_version": "5",
@@ -129,13 +128,14 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "to_examine": "[N]",
       "examined": "[N]",
       "repaired": "[N]",
-      "errors": "[COUNT]"
+      "errors": "[COUNT]",
+      "skipped": "0",
+      "processed": "[N]",
+      "bytes_per_scan": "[N]",
+      "issued_bytes_per_scan": "[N]",
+      "issued": "[N]",
+      "pass_start": "[N]"
       },
-      "removal_stats": null,
-      "raidz_expand_stats": null,
-      "rebalance_stats": null,
-      "defragment_stats": null,
-      "resize_stats": null,
       "vdevs": {
       "tank": {
       "name": "tank",
@@ -151,9 +151,9 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "vdevs": {
       "raidz1-0": {
       "name": "raidz1-0",
-      "vdev_type": "raidz1",
+      "vdev_type": "raidz",
       "guid": "[GUID]",
-      "path": "raidz1-0",
+      "class": "normal",
       "state": "DEGRADED",
       "total_space": "163577856",
       "alloc_space": "[N]",
@@ -166,36 +166,42 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/a.img",
+      "class": "normal",
       "state": "ONLINE",
       "total_space": "163577856",
       "alloc_space": "[N]",
       "read_errors": "0",
       "write_errors": "0",
-      "checksum_errors": "[COUNT]"
+      "checksum_errors": "[COUNT]",
+      "slow_ios": "0"
       },
       "[LAB]/b.img": {
       "name": "[LAB]/b.img",
       "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/b.img",
+      "class": "normal",
       "state": "ONLINE",
       "total_space": "163577856",
       "alloc_space": "[N]",
       "read_errors": "0",
       "write_errors": "0",
-      "checksum_errors": "[COUNT]"
+      "checksum_errors": "[COUNT]",
+      "slow_ios": "0"
       },
       "[LAB]/c.img": {
       "name": "[LAB]/c.img",
       "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/c.img",
+      "class": "normal",
       "state": "OFFLINE",
       "total_space": "163577856",
       "alloc_space": "[N]",
       "read_errors": "0",
       "write_errors": "0",
-      "checksum_errors": "0"
+      "checksum_errors": "0",
+      "slow_ios": "0"
       }
       }
       }
@@ -208,12 +214,8 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/s.img",
-      "state": "AVAIL",
-      "total_space": "82313216",
-      "alloc_space": "[N]",
-      "read_errors": "0",
-      "write_errors": "0",
-      "checksum_errors": "0"
+      "class": "spare",
+      "state": "AVAIL"
       }
       },
       "error_count": "1",
@@ -227,13 +229,14 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "vdev_type": "file",
       "guid": "[GUID]",
       "path": "[LAB]/l.img",
+      "class": "log",
       "state": "ONLINE",
       "total_space": "65011712",
       "alloc_space": "[N]",
       "read_errors": "0",
       "write_errors": "0",
       "checksum_errors": "0",
-      "class": "log"
+      "slow_ios": "0"
       }
       }
       }

@@ -17,11 +17,11 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Prints the version of Cenote.
+/// Prints the version of Cenote. JSON has two, as in OpenZFS: the part in user space does the work of the module too.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let version = concat!("cenote-", env!("CARGO_PKG_VERSION"));
     match arguments.json {
-        true => context.print_json("version", "zfs_version", json!({ "userland": version }))?,
+        true => context.print_json("version", "zfs_version", json!({ "userland": version, "kernel": version }))?,
         false => context.print(&format!("{version}\n"))?,
     }
     Ok(Exit::Done)

@@ -16,6 +16,9 @@ use serde_json::{Map, Value, json};
 
 use super::value::Style;
 
+/// The version of pools and of file systems in OpenZFS with feature flags.
+pub const VERSIONS: [(&str, u64); 2] = [("spa_version", 5000), ("zpl_version", 5)];
+
 /// The envelope around a command's content.
 pub fn envelope(command: &str, key: &str, content: Value) -> Value {
     let mut object = output_version(command);
@@ -60,15 +63,21 @@ impl Encoder {
 
     /// A pool with the given properties.
     pub fn pool(&self, record: &PoolRecord, properties: &[(Property, PropertyRecord)]) -> Value {
-        json!({
+        let mut object = json!({
             "name": record.name,
             "type": "POOL",
             "state": record.state,
             "pool_guid": self.number(record.guid),
-            // An unavailable pool has no known txg.
-            "txg": Some(record.txg).filter(|txg| *txg > 0).map(|txg| self.number(txg)),
-            "properties": self.properties(properties),
-        })
+        });
+        // An unavailable pool has no known txg.
+        if record.txg > 0 {
+            object["txg"] = self.number(record.txg);
+        }
+        for (key, version) in VERSIONS {
+            object[key] = self.number(version);
+        }
+        object["properties"] = self.properties(properties);
+        object
     }
 
     fn properties(&self, properties: &[(Property, PropertyRecord)]) -> Value {
@@ -95,7 +104,8 @@ fn kind(name: &Name) -> &'static str {
     }
 }
 
-fn source(source: &Source) -> Value {
+/// The source of a value.
+pub fn source(source: &Source) -> Value {
     let data = match source {
         Source::Inherited(owner) => owner.as_str(),
         _ => "-",

@@ -196,10 +196,16 @@ pub(super) fn encode(job: &JobRecord) -> Value {
     let number = |number: &u64| Value::from(number.to_string());
     let more = match &job.detail {
         Detail::None | Detail::Pass { .. } => vec![],
-        Detail::Removal { name, vdev } => vec![("name", json!(name)), ("vdev", number(vdev))],
-        Detail::Expansion { name, rows, rows_done, .. } => {
-            vec![("name", json!(name)), ("rows", number(rows)), ("rows_done", number(rows_done))]
+        Detail::Removal { name, vdev } => {
+            vec![("name", json!(name)), ("vdev", number(vdev)), ("removing_vdev", number(vdev))]
         }
+        Detail::Expansion { name, rows, rows_done, .. } => vec![
+            ("name", json!(name)),
+            ("rows", number(rows)),
+            ("rows_done", number(rows_done)),
+            ("to_reflow", number(&job.total)),
+            ("reflowed", number(&job.done)),
+        ],
         Detail::Resize { name, size } => {
             let obstacle = job.why().filter(|_| is_under_way(job));
             vec![("name", json!(name)), ("size", number(size)), ("obstacle", json!(obstacle))]
@@ -230,6 +236,13 @@ fn encode_scan(scan: &JobRecord) -> Value {
         "examined": scan.done.to_string(),
         "repaired": scan.repaired.to_string(),
         "errors": scan.errors.to_string(),
+        // Further fields of OpenZFS: a scan reads each block once, in a single pass over all imports.
+        "skipped": "0",
+        "processed": scan.repaired.to_string(),
+        "bytes_per_scan": scan.done.to_string(),
+        "issued_bytes_per_scan": scan.done.to_string(),
+        "issued": scan.done.to_string(),
+        "pass_start": seconds(scan.begun).to_string(),
     })
 }
 

@@ -1,22 +1,22 @@
 //! `pool list`: a table of pools.
 
 use clap::Args;
-use dataset::property::{Backing, Precision, Property};
+use dataset::property::{Backing, Precision, Property, Source};
 use dataset::property::{
     PoolFigure,
     pool::{GUID, NAME},
 };
 use protocol::{Exit, Failure, PoolRecord, PoolRequest, Response, VdevRecord, VdevRole, unexpected_answer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::status::{forget_details, lines};
-use super::vdev_json::{vdev_json, vdevs_json};
+use super::vdev_json::{integers, listed_all};
 use crate::args::clock::Stamp;
 use crate::args::common::{Format, PoolKey, property_list};
 use crate::args::names::DeviceNames;
 use crate::commands::schedule::{Round, Schedule};
 use crate::context::Context;
-use crate::output::json::Encoder;
+use crate::output::json::{Encoder, source};
 use crate::output::table::{Column, Table};
 use crate::output::value::Style;
 use crate::records::{names_of, property_of, select};
@@ -209,13 +209,17 @@ fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder, names
     let entry = |record: &PoolRecord| {
         let mut pool = encoder.pool(record, &select(&record.name, &record.properties, &columns));
         if !record.vdevs.is_empty() {
-            let (vdevs, others) = vdevs_json(&record.vdevs, names);
-            pool["vdevs"] = Value::Object(vdevs);
-            pool.as_object_mut().expect("it is one").extend(others);
-            if !record.spares.is_empty() {
-                let spares = record.spares.iter().map(|spare| vdev_json(spare, names));
-                pool["spares"] = Value::Object(spares.collect());
+            let mut vdevs = listed_all(&record.vdevs, &record.spares, names, &|vdev, depth| {
+                let cell = |property: &Property| {
+                    let value = vdev_cell(depth, vdev, property, &encoder.style, true);
+                    (property.name().to_owned(), json!({ "value": value, "source": source(&Source::None) }))
+                };
+                Value::Object(columns.iter().map(cell).collect())
+            });
+            if encoder.integers {
+                integers(&mut vdevs);
             }
+            pool["vdevs"] = vdevs;
         }
         (key.of(&record.name, record.guid), pool)
     };
@@ -225,7 +229,6 @@ fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder, names
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dataset::property::Source;
     use jiff::tz::TimeZone;
     use protocol::{PropertyRecord, State, VdevKind};
 

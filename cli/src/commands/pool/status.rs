@@ -132,7 +132,7 @@ fn prepare_vdev(vdev: &mut VdevRecord, arguments: &Arguments) {
     ];
     let notes: Vec<&str> = vdev.note.as_deref().into_iter().chain(notes.into_iter().flatten()).collect();
     vdev.note = Some(notes.join("  ")).filter(|notes| !notes.is_empty());
-    vdev.slow = vdev.slow.filter(|_| arguments.slow);
+    vdev.slow = vdev.slow.filter(|_| arguments.slow || arguments.json);
     vdev.members.iter_mut().for_each(|member| prepare_vdev(member, arguments));
 }
 

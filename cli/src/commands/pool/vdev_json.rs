@@ -5,30 +5,88 @@ use serde_json::{Map, Value, json};
 
 use super::{jobs, status::Arguments};
 use crate::args::names::DeviceNames;
+use crate::output::json::VERSIONS;
 
-/// The version of pools and of file systems in OpenZFS with feature flags.
-const VERSIONS: [(&str, &str); 2] = [("spa_version", "5000"), ("zpl_version", "5")];
+/// The class of a spare, as in ZFS.
+pub(super) const SPARE: &str = "spare";
 
-/// A vdev or device, under its printed name.
-pub(super) fn vdev_json(vdev: &VdevRecord, names: DeviceNames) -> (String, Value) {
-    let name = names.name(&vdev.path, vdev.guid);
-    let mut object = json!({
-        "name": name,
-        "vdev_type": vdev_type(vdev),
-        "guid": vdev.guid.to_string(),
-        "path": vdev.path,
-        "state": vdev.state,
-        "total_space": vdev.size.to_string(),
-        "alloc_space": vdev.allocated.to_string(),
-        "read_errors": vdev.read_errors.to_string(),
-        "write_errors": vdev.write_errors.to_string(),
-        "checksum_errors": vdev.checksum_errors.to_string(),
-    });
-    if vdev.kind != VdevKind::Disk {
-        object["vdevs"] = Value::Object(vdev.members.iter().map(|member| vdev_json(member, names)).collect());
+/// The class of a vdev in use, as in ZFS.
+fn class(vdev: &VdevRecord) -> &'static str {
+    match vdev.role {
+        VdevRole::Cache => "l2cache",
+        role => role.as_str(),
     }
-    if vdev.role != VdevRole::Normal {
-        object["class"] = json!(vdev.role.as_str());
+}
+
+/// The fields of a vdev or device in every listing, and its printed name.
+fn identity(vdev: &VdevRecord, class: &str, names: DeviceNames) -> (String, Value) {
+    let name = names.name(&vdev.path, vdev.guid);
+    let mut object = json!({ "name": name, "vdev_type": vdev_type(vdev), "guid": vdev.guid.to_string() });
+    if vdev.kind == VdevKind::Disk {
+        object["path"] = json!(vdev.path);
+    }
+    object["class"] = json!(class);
+    object["state"] = json!(vdev.state);
+    (name, object)
+}
+
+/// A vdev or device of `pool list -v`, under its printed name; `properties` gives the columns of each.
+pub(super) fn listed(
+    vdev: &VdevRecord,
+    (class, depth): (&str, usize),
+    names: DeviceNames,
+    properties: &dyn Fn(&VdevRecord, usize) -> Value,
+) -> (String, Value) {
+    let (name, mut object) = identity(vdev, class, names);
+    object["properties"] = properties(vdev, depth);
+    if vdev.kind != VdevKind::Disk {
+        let members = vdev.members.iter().map(|member| listed(member, (class, depth + 1), names, properties));
+        object["vdevs"] = Value::Object(members.collect());
+    }
+    (name, object)
+}
+
+/// The vdevs of `pool list -v`: normal vdevs, and the others below the headings of ZFS.
+pub(super) fn listed_all(
+    vdevs: &[VdevRecord],
+    spares: &[VdevRecord],
+    names: DeviceNames,
+    properties: &dyn Fn(&VdevRecord, usize) -> Value,
+) -> Value {
+    let mut all = Map::new();
+    for (role, vdevs) in VdevRole::groups(vdevs, |vdev| vdev.role) {
+        let group = vdevs.into_iter().map(|vdev| listed(vdev, (class(vdev), 1), names, properties));
+        match role.json_heading() {
+            None => all.extend(group),
+            Some(heading) => drop(all.insert(heading.to_owned(), Value::Object(group.collect()))),
+        }
+    }
+    if !spares.is_empty() {
+        let group = spares.iter().map(|spare| listed(spare, (SPARE, 1), names, properties));
+        all.insert("spares".to_owned(), Value::Object(group.collect()));
+    }
+    Value::Object(all)
+}
+
+/// A vdev or device of `pool status`, under its printed name.
+fn vdev_json(vdev: &VdevRecord, class: &str, names: DeviceNames) -> (String, Value) {
+    let (name, mut object) = identity(vdev, class, names);
+    // A spare holds no data.
+    if class == SPARE {
+        return (name, object);
+    }
+    for (key, number) in [
+        ("total_space", vdev.size),
+        ("alloc_space", vdev.allocated),
+        ("read_errors", vdev.read_errors),
+        ("write_errors", vdev.write_errors),
+        ("checksum_errors", vdev.checksum_errors),
+    ] {
+        object[key] = json!(number.to_string());
+    }
+    if vdev.kind != VdevKind::Disk {
+        let members = vdev.members.iter().map(|member| vdev_json(member, class, names));
+        object["vdevs"] = Value::Object(members.collect());
     }
     if let Some(pass) = &vdev.initialization {
         pass_json(&mut object, pass, ["init_state", "initialized", "to_initialize", "init_time", "init_errors"]);
@@ -68,15 +126,19 @@ fn pass_json(object: &mut Value, pass: &PassRecord, [state, done, total, time, e
     }
 }
 
-/// `mirror`, `raidz1` and the like; of a single device `file` for an image, else `disk`.
+/// `mirror`, `raidz` and the like; of a single device `file` for an image, else `disk`.
 fn vdev_type(vdev: &VdevRecord) -> &'static str {
     let is_image = vdev.kind == VdevKind::Disk && vdev.path.starts_with('/') && !vdev.path.starts_with("/dev/");
-    if is_image { "file" } else { vdev.kind.as_str() }
+    match vdev.kind {
+        VdevKind::RaidZ1 | VdevKind::RaidZ2 | VdevKind::RaidZ3 => "raidz",
+        _ if is_image => "file",
+        kind => kind.as_str(),
+    }
 }
 
 /// The normal vdevs, and the rest by role under the headings of ZFS.
-pub(super) fn vdevs_json(vdevs: &[VdevRecord], names: DeviceNames) -> (Map<String, Value>, Map<String, Value>) {
-    let object = |vdevs: Vec<&VdevRecord>| vdevs.iter().map(|vdev| vdev_json(vdev, names)).collect();
+fn vdevs_json(vdevs: &[VdevRecord], names: DeviceNames) -> (Map<String, Value>, Map<String, Value>) {
+    let object = |vdevs: Vec<&VdevRecord>| vdevs.iter().map(|vdev| vdev_json(vdev, class(vdev), names)).collect();
     let (mut normal, mut others) = (Map::new(), Map::new());
     for (role, vdevs) in VdevRole::groups(vdevs, |vdev| vdev.role) {
         match role.json_heading() {
@@ -92,7 +154,7 @@ pub(super) fn encode(all: &[PoolStatus], arguments: &Arguments) -> Value {
     let entry = |status: &PoolStatus| {
         let mut object = pool_json(status, arguments.names);
         if arguments.json_flat_vdevs {
-            flatten(&mut object["vdevs"]);
+            flatten_all(&mut object);
         }
         if arguments.json_int {
             integers(&mut object);
@@ -115,17 +177,23 @@ fn pool_json(status: &PoolStatus, names: DeviceNames) -> Value {
         "transports": status.transports,
     });
     for (key, version) in VERSIONS {
-        object[key] = json!(version);
+        object[key] = json!(version.to_string());
     }
     for (_, key, kinds) in jobs::ROWS {
         object[key] = json!(jobs::find(&status.jobs, kinds).map(jobs::encode));
     }
     object["vdevs"] = json!({ status.name.as_str(): root(status, vdevs) });
-    object["spares"] = Value::Object(status.spares.iter().map(|spare| vdev_json(spare, names)).collect());
+    if !status.spares.is_empty() {
+        let spares = status.spares.iter().map(|spare| vdev_json(spare, SPARE, names));
+        object["spares"] = Value::Object(spares.collect());
+    }
     object["error_count"] = json!(status.damaged.as_ref().map(|names| names.len().to_string()));
     object["errlist"] = json!(status.damaged);
     object["unexamined_count"] = json!(status.unexamined.to_string());
-    object.as_object_mut().expect("it is one").extend(others);
+    let members = object.as_object_mut().expect("it is one");
+    members.extend(others);
+    // Fields without a value are absent, as in ZFS.
+    members.retain(|_, value| !value.is_null());
     object
 }
 
@@ -147,26 +215,38 @@ fn root(status: &PoolStatus, vdevs: Map<String, Value>) -> Value {
     })
 }
 
-/// Lifts all devices to the level of the root vdev.
-fn flatten(vdevs: &mut Value) {
-    let Some(level) = vdevs.as_object_mut() else { return };
+/// Lifts all devices of a pool, spares and vdevs of other roles included, to the level of the root vdev.
+fn flatten_all(pool: &mut Value) {
+    let Some(members) = pool.as_object_mut() else { return };
+    let roles = [VdevRole::Special, VdevRole::Log, VdevRole::Cache].map(VdevRole::json_heading);
     let mut flat = Map::new();
-    for (name, mut vdev) in std::mem::take(level) {
-        let below = vdev.as_object_mut().and_then(|vdev| vdev.remove("vdevs"));
-        flat.insert(name, vdev);
-        if let Some(mut below) = below {
-            flatten(&mut below);
-            flat.extend(below.as_object_mut().map(std::mem::take).unwrap_or_default());
+    for key in std::iter::once("vdevs").chain(roles.into_iter().flatten()).chain(["spares"]) {
+        if let Some(Value::Object(vdevs)) = members.remove(key) {
+            flatten(vdevs, None, &mut flat);
         }
     }
-    *level = flat;
+    members.insert("vdevs".to_owned(), Value::Object(flat));
+}
+
+/// Adds vdevs and all below to `flat`, each with the name of its parent.
+fn flatten(vdevs: Map<String, Value>, parent: Option<&str>, flat: &mut Map<String, Value>) {
+    for (name, mut vdev) in vdevs {
+        let below = vdev.as_object_mut().and_then(|vdev| vdev.remove("vdevs"));
+        if let Some(parent) = parent {
+            vdev["parent"] = json!(parent);
+        }
+        flat.insert(name.clone(), vdev);
+        if let Some(Value::Object(below)) = below {
+            flatten(below, Some(&name), flat);
+        }
+    }
 }
 
 /// Turns texts of whole numbers into numbers, except names.
-fn integers(value: &mut Value) {
+pub(super) fn integers(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            let numbers = object.iter_mut().filter(|(key, _)| !matches!(key.as_str(), "name" | "path"));
+            let numbers = object.iter_mut().filter(|(key, _)| !matches!(key.as_str(), "name" | "path" | "parent"));
             numbers.for_each(|(_, value)| integers(value));
         }
         Value::String(text) => {
@@ -184,10 +264,20 @@ mod tests {
 
     #[test]
     fn devices_are_flat_and_numbers_are_integers_on_request() {
-        let mut vdevs =
-            json!({ "7": { "name": "7", "vdevs": { "mirror-0": { "guid": "9", "vdevs": { "sda": {} } } } } });
-        flatten(&mut vdevs);
-        integers(&mut vdevs);
-        assert_eq!(vdevs, json!({ "7": { "name": "7" }, "mirror-0": { "guid": 9 }, "sda": {} }));
+        let mut pool = json!({
+            "vdevs": { "7": { "name": "7", "vdevs": { "mirror-0": { "guid": "9", "vdevs": { "sda": {} } } } } },
+            "logs": { "sdb": {} },
+            "spares": { "sdc": {} },
+        });
+        flatten_all(&mut pool);
+        integers(&mut pool);
+        let flat = json!({
+            "7": { "name": "7" },
+            "mirror-0": { "guid": 9, "parent": "7" },
+            "sda": { "parent": "mirror-0" },
+            "sdb": {},
+            "sdc": {},
+        });
+        assert_eq!(pool, json!({ "vdevs": flat }));
     }
 }
