@@ -241,7 +241,9 @@ fn a_user_sends_and_receives_what_is_delegated() {
     lab.fs(&["unallow", &UID.to_string(), "hold", "tank/other"]);
     lab.fs(&["release", "keep", "tank/home@a"]);
     lab.fs(&["release", "keep", "tank/other/with@a"]);
-    ["without", "skipped", "with"].map(|copy| lab.fs(&["destroy", "-r", &format!("tank/other/{copy}")]));
+    for copy in ["without", "skipped", "with"] {
+        lab.fs(&["destroy", "-r", &format!("tank/other/{copy}")]);
+    }
     // -F destroys; a clone shows the origin's files, also if the stream alone names the origin.
     refused(&other, &format!("fs receive -F tank/other/second < {file}"));
     lab.fs(&["clone", "tank/home@a", "tank/clone"]);

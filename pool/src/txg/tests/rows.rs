@@ -18,7 +18,7 @@ use crate::{
     format::vdev_config::{Mark, VdevTree},
     space::{Extent, SAFE_STATES},
     units::{Guid, VdevId},
-    vdev::{Begun, Check, Examined, Found, Group, Health, Leaf, Sources, Suspension, Vdev},
+    vdev::{Begun, Check, Clear, Examined, Found, Group, Health, Leaf, Sources, Suspension, Vdev},
 };
 
 /// A row: the region, and its index there.
@@ -134,8 +134,8 @@ impl Vdev for Watched {
         self.inner.flush()
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.discard(offset, len)
+    fn clear(&self, offset: u64, len: u64, how: Clear) -> Result<()> {
+        self.inner.clear(offset, len, how)
     }
 
     fn note_checksum_error(&self, source: Guid) {
