@@ -256,6 +256,8 @@ fn what_a_cache_device_cannot_be_is_refused() {
     [exit 1]
     $ pool labelclear c.img
     pool: cannot clear the labels of '[LAB]/c.img': it belongs to pool 'tank', which is in use by process [PID] (pool service tank)
+      take the device out of the pool: pool detach tank [LAB]/c.img, or pool remove tank [LAB]/c.img
+      or destroy the pool: pool destroy tank
     [exit 1]
     $ pool attach tank c.img 64M:d.img
     pool: cannot attach to '[LAB]/c.img': [LAB]/c.img is a cache device, and belongs to no vdev

@@ -14,7 +14,7 @@ use std::{
         ffi::OsStrExt,
         fs::{PermissionsExt, chown},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
 
@@ -269,4 +269,44 @@ fn user_0_of_a_namespace_is_its_maker() {
     }
     assert_eq!(user.sh(&format!("{within} pool list -H -o name")), "tank\n");
     assert_eq!(user.sh(&format!("{within} fs get -Ho value mounted tank")), "yes\n");
+}
+
+/// Writes a hook that appends the user who runs it to `said`, with this owner and mode.
+fn plant_hook(folder: &Path, name: &str, said: &Path, (owner, mode): (u32, u32)) {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\necho {name} $(id -u) $ZEVENT_POOL >>{}\n", said.display())).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    chown(&path, Some(owner), Some(owner)).unwrap();
+}
+
+#[test]
+fn a_pool_runs_the_hooks_of_its_user_only_and_as_that_user() {
+    let Some(user) = User::new(0o666, "user_allow_other\n") else { return };
+    user.sh("umask 022; mkdir -p .config/cenote/events.d");
+    let (mine, said) = (user.home.join(".config/cenote/events.d"), user.home.join("said"));
+    plant_hook(&mine, "scrub_finish-mine", &said, (number(), 0o755));
+    plant_hook(&mine, "scrub_finish-other", &said, (number() + 1, 0o755));
+    plant_hook(&mine, "scrub_finish-writable", &said, (number(), 0o775));
+    // The folder of root has hooks of root and of the user.
+    let (config, noted) = (user.lab.path("config/events.d"), user.lab.path("noted"));
+    fs::create_dir_all(&config).unwrap();
+    plant_hook(&config, "scrub_finish-root", &noted, (0, 0o755));
+    plant_hook(&config, "scrub_finish-users", &noted, (number(), 0o755));
+
+    user.sh("pool create mine 128M:mine.img; pool scrub -w mine");
+    user.lab.create("tank", "128M");
+    user.lab.pool(&["scrub", "-w", "tank"]);
+    let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    wait_until("both hooks have run", || text(&said).ends_with("mine\n") && text(&noted).ends_with("tank\n"));
+    assert_eq!(text(&said), format!("scrub_finish-mine {} mine\n", number()));
+    assert_eq!(text(&noted), "scrub_finish-root 0 tank\n");
+    let log = text(&user.lab.path("state/log/tank.log"));
+    assert!(log.contains("scrub_finish-users is not run: another user owns or can write the file"), "{log}");
+
+    // In a folder that others can write, nothing is run.
+    fs::set_permissions(&mine, Permissions::from_mode(0o777)).unwrap();
+    user.sh("pool scrub -w mine; sleep 1");
+    assert_eq!(text(&said).lines().count(), 1);
+    let log = text(&user.home.join(".local/state/cenote/log/mine.log"));
+    assert!(log.contains("no hook is run: another user owns or can write"), "{log}");
 }

@@ -124,6 +124,8 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	slow_io_ms	30000	default
     tank	slow_io_n	10	default
     tank	slow_io_t	30	default
+    tank	capacity_warn	80	default
+    tank	scrub_interval	off	default
     tank	bootfs	-	default
     tank	delegation	on	default
     tank	cachefile	-	default
@@ -281,7 +283,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     	  [LAB]/more.img  ONLINE
     [exit 0]
     $ pool check -d . tank
-    checked pool 'tank' at transaction group [TXG]: 1 datasets and snapshots, 2 blocks, 16K
+    checked pool 'tank' at transaction group [TXG]: 1 dataset, 2 blocks, 16K
     no errors found
     [exit 0]
     $ pool import -d . tank attic

@@ -62,7 +62,7 @@ fn what_a_check_finds_has_a_number() {
     lab.pool(&["import", "-d", ".", "tank"]);
     assert_snapshot!(lab.session(&["pool check tank"]), @r#"
     $ pool check tank
-    checked pool 'tank' at transaction group [TXG]: 1 datasets and snapshots, [N] blocks, [SIZE]
+    checked pool 'tank' at transaction group [TXG]: 1 dataset, [N] blocks, [SIZE]
     no errors found
     [exit 0]
     "#);

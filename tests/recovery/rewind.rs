@@ -45,7 +45,7 @@ fn an_unreadable_newest_state_is_rewound_only_on_request() {
     ");
     assert_snapshot!(lab.session(&["pool check -d . tank", "pool import -d . -F -n tank"]), @r"
     $ pool check -d . tank
-    checked pool 'tank' at transaction group [TXG]: 1 datasets and snapshots, [N] blocks, [SIZE]
+    checked pool 'tank' at transaction group [TXG]: 1 dataset, [N] blocks, [SIZE]
     no errors found
     [exit 0]
     $ pool import -d . -F -n tank
@@ -98,7 +98,7 @@ fn an_older_state_is_looked_at_without_writing_anything() {
     $ pool export tank
     [exit 0]
     $ pool check -d . tank
-    checked pool 'tank' at transaction group [TXG]: 1 datasets and snapshots, [N] blocks, [SIZE]
+    checked pool 'tank' at transaction group [TXG]: 1 dataset, [N] blocks, [SIZE]
     no errors found
     [exit 0]
     $ pool import -d . -F -n -T [TXG] tank

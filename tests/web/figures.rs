@@ -42,9 +42,14 @@ fn metrics_have_the_names_of_the_exporters_for_zfs() {
         "zfs_dataset_quota_bytes{name=\"tank/home\",pool=\"tank\",type=\"filesystem\"} 0.0".to_owned(),
         "node_zfs_zpool_dataset_writes{zpool=\"tank\",dataset=\"tank/home\"} 1.0".to_owned(),
         "cenote_datasets_left_out{} 0.0".to_owned(),
+        format!("cenote_device_slow_requests{{pool=\"tank\",device=\"{}\"}} 0.0", lab.at("tank.img")),
         "# EOF".to_owned(),
     ] {
         assert!(reply.body.lines().any(|known| known == line), "{line}\n{}", reply.body);
+    }
+    for name in ["cenote_pool_wait_seconds_bucket", "node_zfs_zpool_writes", "cenote_device_wait_seconds"] {
+        let begin = format!("{name}{{");
+        assert!(reply.body.lines().any(|line| line.starts_with(&begin) && !line.ends_with(" 0.0")), "{}", reply.body);
     }
     let influx = server.get("/metrics?format=influx", &bearer).body;
     assert!(influx.contains("zpool_stats,name=tank,state=ONLINE,vdev=root alloc="), "{influx}");
@@ -81,9 +86,11 @@ fn a_prometheus_reads_the_metrics() {
         }
         thread::sleep(Duration::from_millis(200));
     };
+    let quantile = query(port, "histogram_quantile(0.5,cenote_pool_wait_seconds_bucket{type='write'})");
     let _ = child.kill();
     let _ = child.wait();
     assert!(found.contains("\"tank\""), "{found}");
+    assert!(quantile.contains("\"tank\"") && !quantile.contains("NaN"), "{quantile}");
 }
 
 /// The answer of a Prometheus to a query.

@@ -25,7 +25,8 @@
 //!     figures of mounts, devices and caches
 //! 10  a send can write the partial state of an interrupted receive
 //! 11  states are values of one type; a copy into a dataset can refuse links;
-//!     properties, renames and rollbacks have a dry run; initialization is a job
+//!     properties, renames and rollbacks have a dry run; initialization is a job;
+//!     a status has alerts
 //! ```
 
 use std::{cmp::Ordering, io};

@@ -186,6 +186,8 @@ fn status(pool: &str, known: Option<&KnownPool>, absence: &Absence) -> PoolStatu
         txg: 0,
         status: verdict.status,
         action: verdict.action,
+        alerts: verdict.alerts,
+        next_scrub: None,
         jobs: Vec::new(),
         activity: None,
         transports: BTreeMap::new(),

@@ -32,9 +32,11 @@ use protocol::{Call, Failure, OnSaid, Request, Response, ServiceRequest, Stream}
 use tracing_subscriber::EnvFilter;
 
 use super::{
+    alerts,
     hooks::{self, OfPool},
-    hygiene,
+    hygiene, journald,
     keeper::{self, Devices},
+    notify,
     places::{Places, prepare_closed, prepare_shared},
     registry::Registry,
     server::{self, End, Handler},
@@ -103,16 +105,22 @@ fn start(places: &Places, name: &str) -> Result<(Arc<Owned>, UnixListener), Fail
     };
     let owned = Arc::new(owned);
     keeper::start(Arc::downgrade(&owned));
+    alerts::start(Arc::downgrade(&owned));
     Ok((owned, listener))
 }
 
-/// Continues the pool's log of events, and starts the hooks. A pool without hooks is served all the same.
+/// Continues the pool's log of events, and starts hooks and notifications. A pool without these is served all the same.
 fn attach_events(places: &Places, pool: &OpenPool, name: &str) -> Result<(), Failure> {
     let log = places.events(pool.guid());
     prepare_closed(&log)?;
-    let hooks = hooks::start(places.hooks(), OfPool { name: name.to_owned(), guid: pool.guid() });
-    let hooks = hooks.inspect_err(|error| tracing::warn!("no event hook will run: {error}")).ok();
-    pool.attach_events(log, hooks);
+    let of_pool = OfPool { name: name.to_owned(), guid: pool.guid() };
+    let hooks = hooks::start(places.hooks(), of_pool.clone());
+    let hooks = hooks.inspect_err(|error| tracing::warn!("no event hook will run: {error}"));
+    let journal = journald::start(of_pool.clone());
+    let journal = journal.inspect_err(|error| tracing::warn!("no event will be in the journal: {error}"));
+    let messages = notify::start(places.notify(), of_pool);
+    let messages = messages.inspect_err(|error| tracing::warn!("no notification will be sent: {error}"));
+    pool.attach_events(log, hooks.into_iter().chain(messages).chain(journal.ok().flatten()).collect());
     Ok(())
 }
 

@@ -9,12 +9,14 @@
 //! The process that has the pool open finds the conditions ([`crate::execute`]). If the pool cannot be opened, the
 //! asking command finds the conditions (`absent`).
 
+mod alerts;
 mod texts;
 
 use std::time::Duration;
 
+use dataset::admin::NearQuota;
 use pool::{device::Whereabouts, vdev::Health};
-use protocol::{Exit, Failure, State};
+use protocol::{AlertRecord, Exit, Failure, Severity, State};
 
 /// A device without an answer for this long is reported as not responding.
 pub(crate) const SILENT: Duration = Duration::from_secs(5);
@@ -86,45 +88,57 @@ pub(crate) enum Condition {
     CacheOut,
     /// Devices had errors since the import; no data is lost.
     Errors,
+    /// Datasets have used most of a quota.
+    NearQuota,
+    /// The pool is almost full.
+    Full,
+    /// A scrub is due for long.
+    ScrubOverdue,
 }
 
-/// For each condition: the state of the pool, and the exit code of a command that needs the pool's content.
-const TABLE: [(Condition, State, Exit); 19] = [
-    (Condition::NoService, State::Unavail, Exit::Unavailable),
-    (Condition::Unanswered, State::Unknown, Exit::Unavailable),
-    (Condition::NotOpened, State::Unavail, Exit::Unavailable),
-    (Condition::Suspended, State::Suspended, Exit::Failed),
-    (Condition::CommitFailed, State::Suspended, Exit::Failed),
-    (Condition::Removed, State::Degraded, Exit::Done),
-    (Condition::Stuck, State::Degraded, Exit::Done),
-    (Condition::Damaged, State::Online, Exit::Done),
-    (Condition::Unexamined, State::Online, Exit::Done),
-    (Condition::Cut, State::Degraded, Exit::Done),
-    (Condition::Faulted, State::Degraded, Exit::Done),
-    (Condition::Silent, State::Degraded, Exit::Done),
-    (Condition::Missing, State::Degraded, Exit::Done),
-    (Condition::LogLost, State::Degraded, Exit::Done),
-    (Condition::Offline, State::Degraded, Exit::Done),
-    (Condition::Slow, State::Online, Exit::Done),
-    (Condition::Resilvering, State::Online, Exit::Done),
-    (Condition::CacheOut, State::Online, Exit::Done),
-    (Condition::Errors, State::Online, Exit::Done),
+/// A condition, its word in the classes of events, the state of the pool, the urgency, and the exit code of a command
+/// that needs the pool's content.
+type Row = (Condition, &'static str, State, Severity, Exit);
+
+/// All conditions, in their order.
+const TABLE: [Row; 22] = [
+    (Condition::NoService, "no_service", State::Unavail, Severity::Critical, Exit::Unavailable),
+    (Condition::Unanswered, "unanswered", State::Unknown, Severity::Critical, Exit::Unavailable),
+    (Condition::NotOpened, "not_opened", State::Unavail, Severity::Critical, Exit::Unavailable),
+    (Condition::Suspended, "suspended", State::Suspended, Severity::Critical, Exit::Failed),
+    (Condition::CommitFailed, "commit_failed", State::Suspended, Severity::Critical, Exit::Failed),
+    (Condition::Removed, "device_removed", State::Degraded, Severity::Critical, Exit::Done),
+    (Condition::Stuck, "resilver_stuck", State::Degraded, Severity::Critical, Exit::Done),
+    (Condition::Damaged, "data_damaged", State::Online, Severity::Critical, Exit::Done),
+    (Condition::Unexamined, "data_unexamined", State::Online, Severity::Warning, Exit::Done),
+    (Condition::Cut, "device_truncated", State::Degraded, Severity::Critical, Exit::Done),
+    (Condition::Faulted, "device_faulted", State::Degraded, Severity::Warning, Exit::Done),
+    (Condition::Silent, "device_silent", State::Degraded, Severity::Warning, Exit::Done),
+    (Condition::Missing, "device_missing", State::Degraded, Severity::Warning, Exit::Done),
+    (Condition::LogLost, "log_missing", State::Degraded, Severity::Warning, Exit::Done),
+    (Condition::Offline, "device_offline", State::Degraded, Severity::Warning, Exit::Done),
+    (Condition::Slow, "device_slow", State::Online, Severity::Warning, Exit::Done),
+    (Condition::Resilvering, "resilvering", State::Online, Severity::Warning, Exit::Done),
+    (Condition::CacheOut, "cache_missing", State::Online, Severity::Warning, Exit::Done),
+    (Condition::Errors, "device_errors", State::Online, Severity::Warning, Exit::Done),
+    (Condition::NearQuota, "near_quota", State::Online, Severity::Notice, Exit::Done),
+    (Condition::Full, "near_capacity", State::Online, Severity::Notice, Exit::Done),
+    (Condition::ScrubOverdue, "scrub_overdue", State::Online, Severity::Notice, Exit::Done),
 ];
 
 impl Condition {
-    fn row(self) -> (State, Exit) {
-        let (_, state, exit) = TABLE[self as usize];
-        (state, exit)
+    fn row(self) -> Row {
+        TABLE[self as usize]
     }
 
     /// The state of a pool if this is its worst condition.
     pub(crate) fn state(self) -> State {
-        self.row().0
+        self.row().2
     }
 
     /// The exit code of a command that needs the pool's content.
     pub(crate) fn exit(self) -> Exit {
-        self.row().1
+        self.row().4
     }
 }
 
@@ -145,6 +159,14 @@ pub(crate) struct Details {
     pub(crate) is_scrubbed: bool,
     /// Silence after which a device counts as faulted.
     pub(crate) deadline: Duration,
+    /// Paths of the devices with errors, and the number of errors.
+    pub(crate) errors: Vec<(String, u64)>,
+    /// The nearly used quotas.
+    pub(crate) quotas: Vec<NearQuota>,
+    /// Percentage of space allocated.
+    pub(crate) capacity: u64,
+    /// Seconds since a scrub became due.
+    pub(crate) overdue: u64,
 }
 
 /// The health of a pool, as shown to the user.
@@ -156,6 +178,8 @@ pub(crate) struct Verdict {
     pub(crate) status: Option<String>,
     /// The action text; `None` if nothing is wrong.
     pub(crate) action: Option<String>,
+    /// Everything that is wrong, in the order of the conditions.
+    pub(crate) alerts: Vec<AlertRecord>,
 }
 
 /// The worst state of these conditions.
@@ -170,6 +194,7 @@ pub(crate) fn verdict(pool: &str, conditions: &[Condition], details: &Details) -
         state: state_of(conditions),
         status: first.map(|first| texts::status(*first, details)),
         action: first.map(|first| texts::action(*first, pool, details)),
+        alerts: alerts::all(pool, conditions, details),
     }
 }
 
@@ -195,18 +220,18 @@ mod tests {
         for (at, (condition, ..)) in TABLE.into_iter().enumerate() {
             assert_eq!(condition as usize, at);
         }
-        assert_eq!(Condition::Errors as usize + 1, TABLE.len());
+        assert_eq!(Condition::ScrubOverdue as usize + 1, TABLE.len());
     }
 
     #[test]
     fn a_pool_without_conditions_is_online_and_has_nothing_to_say() {
-        assert_eq!(said(&[]), Verdict { state: State::Online, status: None, action: None });
+        assert_eq!(said(&[]), Verdict { state: State::Online, status: None, action: None, alerts: vec![] });
     }
 
     #[test]
     fn whatever_is_the_matter_is_said_with_what_to_do() {
         for condition in all() {
-            let Verdict { state, status, action } = said(&[condition]);
+            let Verdict { state, status, action, .. } = said(&[condition]);
             assert_eq!(state, condition.state(), "{condition:?}");
             let (status, action) = (status.unwrap(), action.unwrap());
             assert!(!status.is_empty() && !action.is_empty(), "{condition:?}");
@@ -217,7 +242,9 @@ mod tests {
 
     #[test]
     fn the_first_condition_is_shown_and_the_worst_is_the_state() {
-        for chosen in 0..1_u32 << TABLE.len() {
+        // Every pair, and some of the larger sets.
+        let (some, pairs) = ((0..1_u32 << TABLE.len()).step_by(31), 1_u32 << TABLE.len());
+        for chosen in some.chain((0..pairs).filter(|chosen| chosen.count_ones() <= 2)) {
             let conditions: Vec<Condition> = all().filter(|c| chosen & 1 << *c as u32 != 0).rev_order();
             let expected = conditions.iter().map(|condition| condition.state()).max().unwrap_or(State::Online);
             assert_eq!(state_of(&conditions), expected);

@@ -91,24 +91,29 @@ fn may_run(path: &Path) -> bool {
 }
 
 /// Whether only this user, or root, can change a file.
-fn is_ours(found: &Metadata) -> bool {
+pub(crate) fn is_ours(found: &Metadata) -> bool {
     let owner = found.uid();
     (owner == geteuid().as_raw() || owner == 0) && found.permissions().mode() & 0o022 == 0
 }
 
 fn run(hook: &Path, folder: &Path, pool: &OfPool, event: &EventRecord) -> io::Result<()> {
     let mut command = Command::new(hook);
-    command.env_clear().envs(variables(folder, pool, event)).current_dir("/").process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.env_clear().envs(variables(folder, pool, event)).stdin(Stdio::null());
+    run_within(command, PATIENCE)
+}
+
+/// Runs a program without output. After `limit` the program is killed with its children.
+pub(crate) fn run_within(mut command: Command, limit: Duration) -> io::Result<()> {
+    command.current_dir("/").process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + limit;
     loop {
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
             None if Instant::now() > deadline => {
                 end(&mut child)?;
-                let seconds = PATIENCE.as_secs();
+                let seconds = limit.as_secs();
                 return Err(io::Error::new(io::ErrorKind::TimedOut, format!("it was killed after {seconds} s")));
             }
             None => thread::sleep(GLANCE),

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 /// Environment variables that a service keeps, besides `CENOTE_*` and `RUST_*`.
-const KEPT: &[&str] = &["HOME", "PATH", "TZ", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
+const KEPT: &[&str] = &["HOME", "INVOCATION_ID", "PATH", "TZ", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
 
 /// The kernel's OOM score adjustment of a service. An OOM kill would end every mount of the pool, so the value is
 /// low. The lowest value, -1000, would sacrifice the machine instead.

@@ -16,13 +16,16 @@
 //! execute    executes requests on a pool opened by this process
 //! health     conditions of a pool -> state, status, action
 //! owners     names and numbers of users and groups      piped    a pipe before a stream, for pools of other users
-//! hooks      programs that run after events
+//! hooks      programs that run after events             notify   mail, webhook and desktop after events
+//! alerts     looks for what needs attention              watchdog tells systemd that services answer
+//! journald   events for journald
 //! ```
 //!
 //! A pool has one owner: its service, or the command with the pool open at the moment. Locks on its devices enforce a
 //! single owner; this crate makes commands find the owner, or become the owner.
 
 mod absent;
+mod alerts;
 mod client;
 mod daemon;
 mod dead_mounts;
@@ -33,8 +36,10 @@ mod health;
 mod hooks;
 mod host;
 mod hygiene;
+mod journald;
 mod keeper;
 pub mod lock;
+pub mod notify;
 pub mod owners;
 mod piped;
 pub mod places;
@@ -46,6 +51,7 @@ pub mod socket;
 pub mod spawn;
 mod supervisor;
 mod visitors;
+pub mod watchdog;
 
 pub use self::{
     client::Client,

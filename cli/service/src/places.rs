@@ -7,6 +7,7 @@
 //! RUN/NAME.sock            its service's socket        /run/cenote, or $XDG_RUNTIME_DIR/cenote, or STATE/run
 //! STATE/events/GUID.jsonl  the events of a pool
 //! CONFIG/events.d/         event hooks                 /etc/cenote, or $XDG_CONFIG_HOME/cenote or ~/.config/cenote
+//! CONFIG/notify.toml       targets of notifications
 //! STATE/web/               certificate and key of the web server
 //! RUN/web/door             the socket at which the web server issues tokens
 //! RUN/NAME.lock            held while a pool is opened or its service started
@@ -103,6 +104,11 @@ impl Places {
     /// The folder of the event hooks.
     pub fn hooks(&self) -> PathBuf {
         self.config.join("events.d")
+    }
+
+    /// Path of the file with the targets of notifications.
+    pub fn notify(&self) -> PathBuf {
+        self.config.join("notify.toml")
     }
 
     /// The folder of the web server's certificate.
@@ -208,6 +214,8 @@ mod tests {
         let places = choose(true, &[("HOME", "/root"), ("XDG_RUNTIME_DIR", "/run/user/0")]);
         assert_eq!(places.socket("tank"), Path::new("/run/cenote/tank.sock"));
         assert_eq!(places.pools(), Path::new("/var/lib/cenote/pools"));
+        let places = choose(true, &[("HOME", "/home/ann"), ("XDG_CONFIG_HOME", "/home/ann/.config")]);
+        assert_eq!(places.hooks(), Path::new("/etc/cenote/events.d"), "a home is never asked");
     }
 
     #[test]
@@ -215,6 +223,7 @@ mod tests {
         let places = choose(false, &[("HOME", "/home/ann"), ("XDG_RUNTIME_DIR", "/run/user/7")]);
         assert_eq!(places.pools(), Path::new("/home/ann/.local/state/cenote/pools"));
         assert_eq!(places.lock("tank"), Path::new("/run/user/7/cenote/tank.lock"));
+        assert_eq!(places.notify(), Path::new("/home/ann/.config/cenote/notify.toml"));
         let places = choose(false, &[("HOME", "/home/ann"), ("XDG_STATE_HOME", "/s"), ("XDG_RUNTIME_DIR", "relative")]);
         assert_eq!(places.log("tank"), Path::new("/s/cenote/log/tank.log"));
         assert_eq!(places.socket("tank"), Path::new("/s/cenote/run/tank.sock"));

@@ -33,7 +33,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 /// The id of the process at the other end; 0 if unknown.
-fn process(socket: &UnixStream) -> u32 {
+pub(crate) fn process(socket: &UnixStream) -> u32 {
     socket_peercred(socket).map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs())
 }
 

@@ -31,6 +31,7 @@ use tokio::task::spawn_blocking;
 
 use crate::app::App;
 use crate::gate;
+use crate::latency::latency;
 use crate::watch::Sight;
 
 /// Most datasets with series.
@@ -93,25 +94,36 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, _: gate::Reader, Query(
     }
 }
 
-type Labels = Vec<(String, String)>;
+pub(crate) type Labels = Vec<(String, String)>;
 
 /// The metrics of an answer.
 #[derive(Default)]
-struct Metrics(Registry);
+pub(crate) struct Metrics(Registry);
 
 impl Metrics {
     /// Adds a gauge; each row has labels and a value.
-    fn gauge(&mut self, name: &str, help: &str, rows: impl IntoIterator<Item = (Labels, f64)>) {
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, rows: impl IntoIterator<Item = (Labels, f64)>) {
         let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
         for (labels, value) in rows {
             family.get_or_create(&labels).set(value);
         }
         self.0.register(name, help, family);
     }
+
+    /// All metrics, in the format of OpenMetrics.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // The text is kept in memory, so encoding cannot fail.
+        let _ = encode(&mut text, &self.0);
+        text
+    }
 }
 
-fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+/// Labels of a series, with escaped values: the encoder writes values as they are, and a device path in the label of a foreign
+/// pool may have any bytes.
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
+    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), escaped(value))).collect()
 }
 
 fn openmetrics(app: &App) -> String {
@@ -141,13 +153,11 @@ fn openmetrics(app: &App) -> String {
         );
     }
     devices(&mut metrics, &pools);
+    latency(&mut metrics, &pools);
     caches(&mut metrics, app, &answering);
     files(&mut metrics, app, &answering);
     datasets(&mut metrics, app, &answering);
-    let mut text = String::new();
-    // The text is kept in memory, so encoding cannot fail.
-    let _ = encode(&mut text, &metrics.0);
-    text
+    metrics.text()
 }
 
 fn health(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
@@ -328,4 +338,15 @@ fn influx_line(text: &mut String, pool: &str, state: protocol::State, vdev: &str
         counts.reads,
         counts.writes,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_forges_no_line() {
+        let forged = "m2\"} 1\nzfs_pool_health{pool=\"tank\\";
+        assert_eq!(labels(&[("vdev", forged)])[0].1, r#"m2\"} 1\nzfs_pool_health{pool=\"tank\\"#);
+    }
 }

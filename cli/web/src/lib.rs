@@ -24,8 +24,9 @@
 //! live     server-sent events                figures  metrics
 //! views    text shared by streams            rights   what root gives up
 //! fields   fields of forms                   routes   addresses
-//! notify   messages to systemd                 quota    shares of each user
-//! patient  writes with a time limit
+//! latency  metrics of devices                manager  messages to systemd
+//! patient  writes with a time limit           peer     the user of a client
+//! quota    shares of each user
 //! ```
 
 mod actions;
@@ -38,8 +39,9 @@ pub mod door;
 mod fields;
 mod figures;
 mod gate;
+mod latency;
 mod live;
-mod notify;
+pub mod manager;
 mod pages;
 mod patient;
 mod peer;

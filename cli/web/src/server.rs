@@ -31,7 +31,7 @@ use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::watch::Watch;
-use crate::{door, gate, notify, rights, routes, tls};
+use crate::{door, gate, manager, rights, routes, tls};
 
 /// Maximum number of connections at a time.
 const MOST: usize = 2048;
@@ -111,7 +111,7 @@ pub fn serve(
             fingerprint: app.fingerprint.clone(),
             is_self_signed: app.config.certificate.is_none(),
         })?;
-        notify::tell(notify::READY);
+        manager::tell(manager::READY);
         accept(listener, second, TlsAcceptor::from(settings), routes::routes(app)).await
     });
     // The next server makes a socket of its own.
@@ -204,11 +204,13 @@ async fn accept(
                     sleep(Duration::from_millis(100)).await;
                 }
             },
-            _ = beat.tick() => notify::tell(notify::ALIVE),
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+            _ = beat.tick() => manager::tell(manager::ALIVE),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
         }
     }
+    manager::tell(manager::STOPPING);
+    Ok(())
 }
 
 async fn connection(mut stream: TcpStream, peer: Peer, tls: TlsAcceptor, routes: Router) -> io::Result<()> {

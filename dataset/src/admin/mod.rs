@@ -47,6 +47,7 @@ pub use report::{
     foreseen::{Foreseen, ForeseenPlace, ForeseenValue},
     list::{ListRequest, Listed, Listing},
     losses::{Loss, Survivors},
+    near_quota::NearQuota,
     replaced::{Differing, Replaced},
 };
 pub use table::{

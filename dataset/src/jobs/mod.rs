@@ -21,6 +21,7 @@
 //! expansion  widens the rows of a RAID-Z
 //! scrub      reads and repairs everything                    examine    a part of the pool, for a command that waits
 //! passes     trims or initializes free space, beside the other jobs
+//! due_scrub  starts scrubs when due, at idle time
 //! moving     empties regions step by step: for all jobs that move chunks
 //! copying    a walk through everything, to copy data elsewhere: for resilver and moving
 //! ```
@@ -34,6 +35,7 @@
 pub(crate) mod batches;
 pub(crate) mod copying;
 mod defragment;
+mod due_scrub;
 mod examine;
 mod expansion;
 mod job;
@@ -60,6 +62,7 @@ use pool::admin::Pool;
 use crate::{admin::Datasets, error::Result};
 
 pub use defragment::{Defragment, DefragmentStatus};
+pub use due_scrub::{Due, DueScrub};
 pub use examine::{Examination, Examined, Scope};
 pub use expansion::{Expanding, Expansion};
 pub use job::{Job, Step};
@@ -74,7 +77,7 @@ pub use removal::{Removal, RemovalStatus, Removing};
 pub(crate) use resilver::LOST;
 pub use resilver::Resilver;
 pub use resize::{Resize, ResizeStatus, Resizing};
-pub use scheduler::{Scheduler, Turn};
+pub use scheduler::{Scheduler, Turn, operations};
 pub use scrub::{Scrub, ScrubStatus};
 pub use stride::Stride;
 

@@ -318,7 +318,7 @@ fn purpose(kind: Kind) -> IoPurpose {
 }
 
 /// The sum of all device operations.
-fn operations(datasets: &Datasets) -> u64 {
+pub fn operations(datasets: &Datasets) -> u64 {
     let vdevs = datasets.engine().storage().vdevs.all();
     let counts = vdevs.iter().flat_map(|vdev| vdev.leaves()).map(|leaf| leaf.counters().snapshot());
     counts.map(|counts| counts.reads + counts.writes).sum()

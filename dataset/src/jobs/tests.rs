@@ -1,5 +1,6 @@
 //! Jobs of a real pool, stepped by the scheduler.
 
+mod due;
 mod resuming;
 
 use std::{sync::Arc, time::Duration};

@@ -19,6 +19,9 @@ const ON_OFF: Syntax = Syntax::Choice(&["on", "off"]);
 /// The least value of `cache_size` and of `dirty_limit`, in bytes.
 pub const LEAST_MEMORY: u64 = 16 << 20;
 
+/// The least `scrub_interval`, in seconds.
+const HOUR: u64 = 3600;
+
 const fn computed(figure: PoolFigure, syntax: Syntax) -> Definition {
     Definition { backing: Backing::Pool(figure), ..Definition::new(Kinds::POOL, Nature::ReadOnly, syntax, None) }
 }
@@ -128,4 +131,10 @@ rows! {
     SLOW_IO_T: u64 = "slow_io_t", "SLOW_IO_T",
         settable(Syntax::Integer { least: 1, most: 86_400 }, "30"),
         "Seconds for slow_io_n.";
+    CAPACITY_WARN: u64 = "capacity_warn", "CAP_WARN",
+        settable(Syntax::Integer { least: 0, most: 100 }, "80"),
+        "Percentage of space allocated from which 'pool status' warns; 0 for no warning.";
+    SCRUB_INTERVAL: u64 = "scrub_interval", "SCRUB_EVERY",
+        settable(Syntax::Interval { least: HOUR }, "0"),
+        "Time after a scrub when the next scrub is due and starts by itself, such as 30d; off for never.";
 }

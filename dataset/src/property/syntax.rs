@@ -50,6 +50,11 @@ pub enum Syntax {
     },
     /// A size of at least the given number of bytes.
     AtLeast(u64),
+    /// A time such as `30d`, or `off`; the canonical form is the number of seconds, `0` for `off`.
+    Interval {
+        /// The shortest time, in seconds.
+        least: u64,
+    },
     /// A size, or `none`, with the canonical form `0`.
     Limit,
     /// A count, or `none`, with the canonical form `0`.
@@ -149,6 +154,11 @@ impl Syntax {
                 let bytes = size(text)?;
                 (bytes >= least).then(|| bytes.to_string()).ok_or_else(|| format!("must be {self}"))
             }
+            Syntax::Interval { least } => {
+                let seconds = interval(text).ok_or_else(|| format!("must be {self}"))?;
+                let fits = seconds == 0 || (least..=LONGEST_INTERVAL).contains(&seconds);
+                fits.then(|| seconds.to_string()).ok_or_else(|| format!("must be {self}"))
+            }
             Syntax::Limit | Syntax::CountLimit if text == "none" => Ok("0".to_owned()),
             Syntax::Ceiling if text == "none" => Ok(u64::MAX.to_string()),
             Syntax::Limit | Syntax::CountLimit | Syntax::Ceiling | Syntax::Bytes => {
@@ -181,6 +191,7 @@ impl Syntax {
             Syntax::Fixed(values) => values.get(1).map(|shown| (*shown).to_owned()),
             Syntax::Limit | Syntax::CountLimit if canonical == "0" => Some("none".to_owned()),
             Syntax::Ceiling if canonical.parse() == Ok(u64::MAX) => Some("none".to_owned()),
+            Syntax::Interval { .. } => canonical.parse().ok().map(format_interval),
             Syntax::PowerOfTwoOrZero { .. } if canonical == "0" => None,
             Syntax::Bytes
             | Syntax::Limit
@@ -206,6 +217,7 @@ impl Syntax {
                 | Syntax::PowerOfTwo { .. }
                 | Syntax::PowerOfTwoOrZero { .. }
                 | Syntax::AtLeast(_)
+                | Syntax::Interval { .. }
                 | Syntax::Integer { .. }
                 | Syntax::Count
                 | Syntax::Identifier
@@ -240,6 +252,12 @@ impl fmt::Display for Syntax {
             }
             Syntax::Integer { least, most } => write!(f, "a number from {least} to {most}"),
             Syntax::AtLeast(least) => write!(f, "a size of {} or more", format_bytes(*least)),
+            Syntax::Interval { least } => write!(
+                f,
+                "off, or a time from {} to {} in hours, days or weeks, such as 30d",
+                format_interval(*least),
+                format_interval(LONGEST_INTERVAL)
+            ),
             Syntax::Limit => f.write_str("a size, or none"),
             Syntax::CountLimit | Syntax::Ceiling => f.write_str("a number, or none"),
             Syntax::Mountpoint => f.write_str("an absolute path | none | legacy"),
@@ -279,6 +297,32 @@ fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|error| error.to_string())
 }
 
+/// The units of an interval, longest first, and their seconds.
+const UNITS: [(char, u64); 5] = [('w', 7 * 86_400), ('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)];
+
+/// The longest interval, in seconds.
+const LONGEST_INTERVAL: u64 = 3650 * 86_400;
+
+/// The seconds of an interval: a number with a unit, or a number of seconds; 0 for `off`.
+fn interval(text: &str) -> Option<u64> {
+    if text == "off" {
+        return Some(0);
+    }
+    let (number, seconds) =
+        UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds))).unwrap_or((text, 1));
+    // `u64::from_str` would accept a sign.
+    number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse::<u64>().ok()?.checked_mul(seconds))?
+}
+
+/// An interval in the longest unit that leaves no rest, up to days; 0 is `off`.
+fn format_interval(seconds: u64) -> String {
+    if seconds == 0 {
+        return "off".to_owned();
+    }
+    let unit = UNITS.iter().skip(1).find(|(_, length)| seconds.is_multiple_of(*length));
+    unit.map_or_else(|| seconds.to_string(), |(unit, length)| format!("{}{unit}", seconds / length))
+}
+
 fn mountpoint(text: &str) -> Result<String, String> {
     if matches!(text, "none" | "legacy") {
         return Ok(text.to_owned());
@@ -304,6 +348,27 @@ mod tests {
         }
         for text in ["zstd-0", "zstd-20", "zstd-fast-11", "zstd-fast-", "gzip-0", "gzip-10", "zstd-x", "lzma", ""] {
             assert!(Syntax::Compression.parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn intervals_have_units_and_bounds() {
+        let syntax = Syntax::Interval { least: 3600 };
+        for (text, canonical, shown) in [
+            ("off", "0", "off"),
+            ("0", "0", "off"),
+            ("30d", "2592000", "30d"),
+            ("4w", "2419200", "28d"),
+            ("36h", "129600", "36h"),
+            ("90m", "5400", "90m"),
+            ("3601", "3601", "3601s"),
+        ] {
+            assert_eq!(syntax.parse(text).as_deref(), Ok(canonical));
+            assert_eq!(syntax.print(canonical, Precision::Human), shown);
+        }
+        for text in ["", "d", "-1d", "+1d", "1y", "59m", "3651d", "1.5d", "99999999999999999999d", "9999999999999999w"]
+        {
+            assert!(syntax.parse(text).is_err(), "{text}");
         }
     }
 

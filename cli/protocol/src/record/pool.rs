@@ -46,6 +46,10 @@ pub struct PoolStatus {
     pub status: Option<String>,
     /// What the administrator should do about `status`.
     pub action: Option<String>,
+    /// All alerts, most serious first; at most [`AlertRecord::MOST`].
+    pub alerts: Vec<AlertRecord>,
+    /// Time at which the next scrub is due, in seconds since 1970; `None` unless scrubs start by themselves.
+    pub next_scrub: Option<i64>,
     /// The current or last job of each kind. Of scrub and resilver only the current, else the later; of a suspended
     /// pool neither.
     pub jobs: Vec<JobRecord>,
@@ -62,6 +66,49 @@ pub struct PoolStatus {
     pub damaged: Option<Vec<String>>,
     /// Number of blocks with a bad copy that a reader met and no job has examined yet.
     pub unexamined: u64,
+}
+
+/// A condition of a pool that needs the attention of its administrator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlertRecord {
+    /// The condition, and last word of its event's class, `alert.fs.cenote.WORD`.
+    pub word: String,
+    /// How soon the administrator has to act.
+    pub severity: Severity,
+    /// The device or dataset with the problem; `None` for the pool.
+    pub subject: Option<String>,
+    /// Description of the problem.
+    pub problem: String,
+    /// Advice to the administrator, often with commands.
+    pub action: String,
+}
+
+impl AlertRecord {
+    /// Most alerts of a pool at a time.
+    pub const MOST: usize = 64;
+}
+
+/// How soon an administrator has to act, from least to most urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Something to plan: the pool works, with all redundancy.
+    Notice,
+    /// Redundancy is reduced, or a device fails.
+    Warning,
+    /// Data is lost or unavailable.
+    Critical,
+}
+
+impl Severity {
+    /// The word in JSON, events and configuration files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Notice => "notice",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
 }
 
 /// Result of a scrub of files or damaged blocks only.

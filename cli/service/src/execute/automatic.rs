@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dataset::{
     admin::Datasets,
-    jobs::Job as _,
+    jobs::{DueScrub, Job as _},
     property::pool::{AUTOEXPAND, AUTOREPLACE},
 };
 use pool::{
@@ -82,6 +82,15 @@ pub(super) fn replace_failed(datasets: &Datasets, pool: &Pool) {
     match pool.spare_step() {
         Ok(changes) => changes.iter().for_each(|change| note(datasets, &described(change))),
         Err(error) => tracing::warn!("spares cannot step in: {error}"),
+    }
+}
+
+/// Starts a due scrub at a good moment. The history records the start.
+pub(super) fn start_due_scrub(datasets: &Datasets, due: &mut DueScrub) {
+    match due.step(datasets) {
+        Ok(true) => note(datasets, "started a scrub that was due"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!("a scrub that is due cannot start: {error}"),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The events of a pool: a bounded number, in memory. A service also logs the events ([`super::journal`]), continues the
-//! log of the service before, and passes each event to the hooks (`hooks`).
+//! log of the service before, and passes each event to the hooks (`hooks`) and to the notifications (`notify`).
 //!
 //! The engine does not report events. Instead a thread samples its state a few times a second, and every difference
 //! from the last sample is an event. A state that comes and goes between two samples is missed, but counters are not:
@@ -29,9 +29,10 @@ use pool::{
     units::VdevId,
     vdev::{Counts, Leaf},
 };
-use protocol::{EventRecord, State};
+use protocol::{AlertRecord, EventRecord, State};
 
 use super::{
+    active::Active,
     images::Sight,
     journal::{Journal, KEPT},
 };
@@ -72,21 +73,22 @@ impl Events {
         watch.kept.iter().filter(|event| event.number > number).cloned().collect()
     }
 
-    /// Continues the log in `path`, and passes this and every later event to `hooks`.
-    pub(super) fn attach(&self, path: PathBuf, hooks: Option<Sender<EventRecord>>) {
+    /// Continues the log in `path`, and passes this and every later event to the `listeners`.
+    pub(super) fn attach(&self, path: PathBuf, listeners: Vec<Sender<EventRecord>>) {
         let (journal, mut kept) = Journal::open(path);
         let mut watch = self.watch.lock();
         let last = kept.back().map_or(0, |event| event.number);
         for mut event in std::mem::take(&mut watch.kept) {
             event.number = event.number.saturating_add(last);
             journal.append(&event);
-            tell(hooks.as_ref(), &event);
+            tell(&listeners, &event);
             kept.push_back(event);
         }
+        watch.active = Active::restored(&kept, watch.datasets.engine().env().uptime());
         let surplus = kept.len().saturating_sub(KEPT);
         kept.drain(..surplus);
         (watch.kept, watch.next) = (kept, watch.next.saturating_add(last));
-        (watch.journal, watch.hooks) = (Some(journal), hooks);
+        (watch.journal, watch.listeners) = (Some(journal), listeners);
     }
 
     /// Takes a sample now.
@@ -99,6 +101,15 @@ impl Events {
         let mut watch = self.watch.lock();
         watch.slow_limits = limits;
         watch.look();
+    }
+
+    /// Records which alerts have begun and which have ended.
+    pub(super) fn note_alerts(&self, alerts: &[AlertRecord]) {
+        let mut watch = self.watch.lock();
+        let now = watch.datasets.engine().env().uptime();
+        for (class, details) in watch.active.changes(alerts, now) {
+            watch.note(&class, details);
+        }
     }
 
     /// Removes all events. Returns their number.
@@ -147,17 +158,20 @@ struct Watch {
     rebalance: Option<Seen>,
     defragment: Option<Seen>,
     resize: Option<Seen>,
+    active: Active,
     /// The number of the next event.
     next: u64,
     kept: VecDeque<EventRecord>,
     journal: Option<Journal>,
-    hooks: Option<Sender<EventRecord>>,
+    listeners: Vec<Sender<EventRecord>>,
 }
 
-/// Passes an event to the hooks, unless too many events wait.
-fn tell(hooks: Option<&Sender<EventRecord>>, event: &EventRecord) {
-    if let Some(Err(error)) = hooks.map(|hooks| hooks.try_send(event.clone())) {
-        tracing::warn!("no hook is run for event {}: {error}", event.number);
+/// Passes an event to hooks and notifications, unless too many events wait there.
+fn tell(listeners: &[Sender<EventRecord>], event: &EventRecord) {
+    for listener in listeners {
+        if let Err(error) = listener.try_send(event.clone()) {
+            tracing::warn!("a hook or a notification misses event {}: {error}", event.number);
+        }
     }
 }
 
@@ -206,17 +220,18 @@ impl Watch {
             rebalance: None,
             defragment: None,
             resize: None,
+            active: Active::default(),
             next: 1,
             kept: VecDeque::new(),
             journal: None,
-            hooks: None,
+            listeners: Vec::new(),
         };
         watch.note("sysevent.fs.zfs.pool_import", []);
         watch
     }
 
     /// Adds an event; the oldest is dropped when the list is full.
-    fn note<const N: usize>(&mut self, class: &str, details: [(&str, String); N]) {
+    fn note<'a>(&mut self, class: &str, details: impl IntoIterator<Item = (&'a str, String)>) {
         let details = details.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let (number, time) = (self.next, self.datasets.engine().env().now());
         self.next += 1;
@@ -225,7 +240,7 @@ impl Watch {
         }
         let event = EventRecord { number, time, class: class.to_owned(), details };
         self.journal.iter().for_each(|journal| journal.append(&event));
-        tell(self.hooks.as_ref(), &event);
+        tell(&self.listeners, &event);
         self.kept.push_back(event);
     }
 

@@ -9,7 +9,10 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use dataset::{admin::Datasets, jobs::Scheduler};
+use dataset::{
+    admin::Datasets,
+    jobs::{DueScrub, Scheduler, operations},
+};
 use pool::admin::Pool;
 
 use super::{
@@ -59,6 +62,7 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
     let env = datasets.engine().env();
     let mut scheduler = Scheduler::new(datasets);
     let mut growth = Watch::new(env.uptime());
+    let mut due = DueScrub::new(datasets);
     let (mut wait, mut looked) = (Duration::ZERO, None);
     loop {
         match orders.recv_timeout(wait) {
@@ -75,8 +79,11 @@ fn run(datasets: &Datasets, pool: &Pool, is_service: bool, orders: &Receiver<()>
         );
         let now = env.uptime();
         if is_service && looked.is_none_or(|looked| now.saturating_sub(looked) >= INTERVAL) {
+            automatic::start_due_scrub(datasets, &mut due);
+            let before = operations(datasets);
             automatic::replace_failed(datasets, pool);
             growth.step(datasets, pool);
+            due.overlook(operations(datasets).saturating_sub(before));
             scheduler.overlook(datasets);
             looked = Some(now);
         }

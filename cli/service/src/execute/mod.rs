@@ -30,6 +30,7 @@
 //! Answers are data without formatting. A request that changes the pool is answered after its commit.
 
 mod accounts;
+mod active;
 mod activity;
 mod add;
 mod allow;
@@ -83,6 +84,9 @@ mod tests;
 mod vdev_records;
 mod vital;
 
+pub(crate) use self::{
+    active::severity, mounts::Places as MountPlaces, open_pool::create_options, refusal::OrRefused, suspended::refusal,
+};
 pub use self::{
     attempt::within_pool,
     files::{archive::StreamFiles, system_text},
@@ -90,7 +94,4 @@ pub use self::{
     mounts::mount_namespace,
     no_pools::NoPools,
     open_pool::{OpenPool, Opening},
-};
-pub(crate) use self::{
-    mounts::Places as MountPlaces, open_pool::create_options, refusal::OrRefused, suspended::refusal,
 };

@@ -8,13 +8,14 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crossbeam_channel::Sender;
 use dataset::{
-    admin::{Assignment as Given, Caller, Datasets},
+    admin::{Assignment as Given, Caller, Datasets, NearQuota},
     name::{DatasetName, Name},
     property::{
         FailMode,
         pool::{ALTROOT, ASHIFT, CACHE_SIZE, DIRTY_LIMIT, FAILMODE, SLOW_IO_MS, SLOW_IO_N, SLOW_IO_T},
     },
 };
+use parking_lot::Mutex;
 use pool::{
     admin::{ClassedVdev, CreateOptions, OpenOptions, Pool},
     device::Access,
@@ -72,6 +73,8 @@ pub struct OpenPool {
     pub(super) jobs: Jobs,
     pub(super) events: Events,
     pub(super) images: Images,
+    /// The nearly used quotas, and the uptime of the last search.
+    pub(super) near: Mutex<(Option<Duration>, Vec<NearQuota>)>,
     committer: Committer,
     feeder: Feeder,
 }
@@ -183,6 +186,7 @@ impl OpenPool {
             jobs,
             events,
             images,
+            near: Mutex::default(),
             committer,
             feeder,
         }
@@ -249,9 +253,9 @@ impl OpenPool {
         self.mounts.iter().for_each(|mounts| mounts.remember_in(file.clone()));
     }
 
-    /// Logs the events in `path`, after the events of earlier services, and passes new events to `hooks`.
-    pub(crate) fn attach_events(&self, path: PathBuf, hooks: Option<Sender<EventRecord>>) {
-        self.events.attach(path, hooks);
+    /// Logs the events in `path`, after the events of earlier services, and passes new events to the `listeners`.
+    pub(crate) fn attach_events(&self, path: PathBuf, listeners: Vec<Sender<EventRecord>>) {
+        self.events.attach(path, listeners);
     }
 
     /// Keeps the remembered mounts for the next service, which mounts them again.

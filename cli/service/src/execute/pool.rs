@@ -16,9 +16,9 @@ use pool::{
     format::label::{KNOWN_FEATURES, RESUMABLE_RECEIVE},
     space::SpaceTotals,
 };
-use protocol::{Assignment, Failure, HistoryRecord, PoolRecord, PoolStatus, PropertyRecord, VdevRecord};
+use protocol::{Assignment, Failure, HistoryRecord, PoolRecord, PoolStatus, PropertyRecord};
 
-use super::{dataset::each_once, open_pool::OpenPool, refusal::OrRefused};
+use super::{dataset::each_once, open_pool::OpenPool, refusal::OrRefused, standing::with_errors};
 use crate::health::Verdict;
 
 /// Text for a value that does not exist.
@@ -180,8 +180,7 @@ impl OpenPool {
         self.images.look();
         self.await_examinations();
         let vdevs = self.vdev_records();
-        let has_own = |vdev: &VdevRecord| vdev.read_errors + vdev.write_errors + vdev.checksum_errors > 0;
-        let has_errors = vdevs.iter().any(|vdev| has_own(vdev) || vdev.members.iter().any(has_own));
+        let errors = with_errors(&vdevs);
         // Read before the damage: a block examined after this point is part of the damage read below.
         let (waiting, passed) = self.engine().unexamined();
         let unexamined = waiting + passed;
@@ -194,8 +193,10 @@ impl OpenPool {
             ),
         };
         let jobs = records(&self.datasets, &self.pool).or_refused("open", self.name())?;
-        let Verdict { state, status, action } =
-            self.verdict(damaged.as_ref().map(Vec::len), unexamined > 0, has_errors, &jobs)?;
+        let Verdict { state, status, action, alerts } =
+            self.verdict(damaged.as_ref().map(Vec::len), unexamined > 0, errors, &jobs)?;
+        let is_suspended = self.engine().suspension().is_suspended();
+        let next = (!is_suspended).then(|| self.datasets.due_scrub()).flatten();
         Ok(PoolStatus {
             name: self.name().to_string(),
             guid: self.guid(),
@@ -203,6 +204,8 @@ impl OpenPool {
             txg: self.engine().committed().0,
             status,
             action,
+            alerts,
+            next_scrub: next.map(|due| due.from.div_euclid(NANOS)),
             jobs,
             transports: self.transports(),
             activity: (freeing > 0).then(|| format!("freeing {} of destroyed datasets", format_bytes(freeing))),
@@ -261,7 +264,8 @@ fn ratio(sharing: Sharing) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-fn percent(part: u64, whole: u64) -> u64 {
+/// The percentage of a part in the whole, rounded down; 0 for an empty whole.
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
     if whole == 0 { 0 } else { (u128::from(part) * 100 / u128::from(whole)) as u64 }
 }
 

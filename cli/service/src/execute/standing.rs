@@ -1,15 +1,93 @@
 //! The conditions of an open pool, from which [`crate::health`] derives state and advice.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use dataset::jobs::{JobRecord, JobState, Kind};
+use dataset::{
+    admin::NearQuota,
+    jobs::{JobRecord, JobState, Kind, records},
+    property::pool::CAPACITY_WARN,
+};
 use pool::{device::Whereabouts, vdev::Leaf};
-use protocol::{Failure, State};
+use protocol::{AlertRecord, Failure, State, VdevRecord};
 
-use super::{devices, open_pool::OpenPool, refusal::OrRefused};
+use super::{devices, open_pool::OpenPool, pool::percent, refusal::OrRefused};
 use crate::health::{self, Condition, Details, Verdict};
 
+/// Percentage of a quota from which the quota counts as nearly used up.
+const NEAR: u64 = 90;
+
+const NANOS: i64 = 1_000_000_000;
+
+/// How long after its latest start a scrub is overdue, in nanoseconds: a service that has just started lets some time
+/// pass.
+const OVERDUE: i64 = 3600 * NANOS;
+
+/// Time for which the result of a search for quotas is used again: the search reads a row of each dataset.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Paths of devices with errors, and the number of errors of each. Errors that belong to no device count for the vdev.
+pub(super) fn with_errors(vdevs: &[VdevRecord]) -> Vec<(String, u64)> {
+    let own = |vdev: &VdevRecord| (vdev.path.clone(), vdev.read_errors + vdev.write_errors + vdev.checksum_errors);
+    let mut all = Vec::new();
+    for vdev in vdevs {
+        let before = all.len();
+        all.extend(vdev.members.iter().map(own).filter(|(_, errors)| *errors > 0));
+        if all.len() == before {
+            all.extend(Some(own(vdev)).filter(|(_, errors)| *errors > 0));
+        }
+    }
+    all
+}
+
 impl OpenPool {
+    /// All present alerts, for the events.
+    pub(crate) fn alerts(&self) -> Result<Vec<AlertRecord>, Failure> {
+        let damaged = match self.engine().suspension().is_suspended() {
+            true => None,
+            false => Some(self.datasets.damage().or_refused("open", self.name())?.len()),
+        };
+        let (waiting, passed) = self.engine().unexamined();
+        let jobs = records(&self.datasets, &self.pool).or_refused("open", self.name())?;
+        let errors = with_errors(&self.vdev_records());
+        Ok(self.verdict(damaged, waiting + passed > 0, errors, &jobs)?.alerts)
+    }
+
+    /// Records which alerts have begun and ended, as events.
+    pub(crate) fn note_alerts(&self) {
+        self.images.look();
+        match self.alerts() {
+            Ok(alerts) => self.events.note_alerts(&alerts),
+            Err(failure) => tracing::debug!("alerts are unknown: {failure}"),
+        }
+    }
+
+    /// The conditions that leave the pool healthy, and need planning.
+    fn notices(&self, details: &mut Details) -> Vec<Condition> {
+        details.quotas = self.near_quotas();
+        let totals = self.engine().space_totals();
+        details.capacity = percent(totals.size - totals.free, totals.size);
+        let warn = self.datasets.pool_setting(&CAPACITY_WARN);
+        let (due, now) = (self.datasets.due_scrub(), self.engine().env().now());
+        let is_overdue = due.is_some_and(|due| now.saturating_sub(due.latest) >= OVERDUE);
+        let late = due.map_or(0, |due| now.saturating_sub(due.from));
+        details.overdue = u64::try_from(late / NANOS).unwrap_or(0);
+        let all = [
+            (!details.quotas.is_empty(), Condition::NearQuota),
+            (warn > 0 && details.capacity >= warn, Condition::Full),
+            (is_overdue, Condition::ScrubOverdue),
+        ];
+        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, condition)| condition).collect()
+    }
+
+    fn near_quotas(&self) -> Vec<NearQuota> {
+        let now = self.engine().env().uptime();
+        let mut known = self.near.lock();
+        if known.0.is_none_or(|looked| now.saturating_sub(looked) >= FRESH) {
+            *known = (Some(now), self.datasets.near_quotas(NEAR).unwrap_or_default());
+        }
+        known.1.clone()
+    }
+
     /// The pool's state, determined without I/O.
     pub(super) fn state(&self) -> State {
         let mut conditions = self.conditions_of_commits();
@@ -23,7 +101,7 @@ impl OpenPool {
         &self,
         damaged: Option<usize>,
         is_unexamined: bool,
-        has_errors: bool,
+        errors: Vec<(String, u64)>,
         jobs: &[JobRecord],
     ) -> Result<Verdict, Failure> {
         let engine = self.engine();
@@ -37,8 +115,13 @@ impl OpenPool {
             conditions.push(Condition::Damaged);
             details.has_lost_nodes = self.datasets.has_lost_nodes().or_refused("open", self.name())?;
         }
-        let others = [(is_unexamined, Condition::Unexamined), (has_errors, Condition::Errors)];
+        let others = [(is_unexamined, Condition::Unexamined), (!errors.is_empty(), Condition::Errors)];
         conditions.extend(others.into_iter().filter(|(is_so, _)| *is_so).map(|(_, condition)| condition));
+        details.errors = errors;
+        // Reading the catalogue may need a device, which a suspended pool lacks.
+        if !engine.suspension().is_suspended() {
+            conditions.extend(self.notices(&mut details));
+        }
         if let Some(leaf) = self.slow_device() {
             conditions.push(Condition::Slow);
             details.device = Some(leaf.name().to_owned());

@@ -1,6 +1,8 @@
 //! The status and action texts of each condition of a pool.
 
-use super::{Condition, Details};
+use dataset::admin::NearQuota;
+
+use super::{Condition, Details, alerts};
 
 const ENOUGH: &str = "Sufficient replicas exist; the pool continues in a degraded state.";
 
@@ -46,6 +48,18 @@ pub(super) fn status(condition: Condition, details: &Details) -> String {
              No data is lost; reads use the other devices."
         }
         Condition::Errors => "One or more devices had errors since the pool was imported.\nNo data is lost.",
+        Condition::NearQuota => return near_quotas(&details.quotas),
+        Condition::Full => {
+            let capacity = details.capacity;
+            return format!(
+                "{capacity}% of the space of the pool is allocated. A full pool is slow and refuses writes."
+            );
+        }
+        Condition::ScrubOverdue => {
+            let days = details.overdue / 86_400;
+            let since = if days > 0 { format!("{days} days") } else { format!("{} hours", details.overdue / 3600) };
+            return format!("A scrub is due for {since}.");
+        }
     };
     text.to_owned()
 }
@@ -101,7 +115,34 @@ pub(super) fn action(condition: Condition, pool: &str, details: &Details) -> Str
             "If the device is back: pool online {pool} {device}\nIf the device is lost: pool remove {pool} {device}"
         ),
         Condition::Errors => look_into_errors(pool, details.is_scrubbed),
+        Condition::NearQuota => match details.quotas.first() {
+            Some(first) => enlarge(first),
+            None => format!("Show the quotas: fs get -r quota,refquota {pool}"),
+        },
+        Condition::Full => format!(
+            "Delete files or snapshots, or add devices: pool add {pool} DEVICE\n\
+             To warn later: pool set capacity_warn=PERCENT {pool}"
+        ),
+        Condition::ScrubOverdue => format!("Start or resume the scrub: pool scrub {pool}"),
     }
+}
+
+/// The first nearly used quotas, and the number of the rest.
+fn near_quotas(quotas: &[NearQuota]) -> String {
+    let Some(first) = quotas.first().map(alerts::used_up) else {
+        return "Datasets have used most of their quotas.".to_owned();
+    };
+    match quotas.len() {
+        1 => first,
+        2 => format!("{first}\nAnother quota is nearly used up."),
+        count => format!("{first}\nAnother {} quotas are nearly used up.", count - 1),
+    }
+}
+
+/// Advice for a nearly used quota.
+pub(super) fn enlarge(quota: &NearQuota) -> String {
+    let NearQuota { dataset, property, .. } = quota;
+    format!("Delete files or snapshots of {dataset}, or raise the limit: fs set {property}=SIZE {dataset}")
 }
 
 /// For a device whose file was removed: the only copy of data on the device is lost with the open file.

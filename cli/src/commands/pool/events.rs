@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, thread, time::Duration};
 use clap::Args;
 use protocol::{EventRecord, Exit, Failure, PoolRequest, Response, unexpected_answer};
 use serde_json::{Map, Value, json};
+use service::{notify, places::Places};
 
 use crate::context::Context;
 use crate::output::time::{self, Zone};
@@ -21,10 +22,23 @@ const NANOS: i64 = 1_000_000_000;
 that change the pool. The last thousand events of a pool are kept on this machine. 'pool history' keeps the commands in the
 pool. Programs in /etc/cenote/events.d run after events, with the variables of ZED.
 
+What needs attention is an event of the class alert.fs.cenote.WORD, with alert_state active or cleared. /etc/cenote/notify.toml
+names who is told, and for pools of other users ~/.config/cenote/notify.toml:
+
+  [[mail]]                                   by sendmail
+  to = \"root\"                               or a list of addresses
+  severity = \"warning\"                      notice (the default), warning or critical
+  events = [\"alert.*\", \"sysevent.fs.zfs.scrub_finish\"]
+  hourly = 20                                most messages in an hour
+  [[webhook]]                                an HTTP POST of JSON
+  url = \"https://example.org/hook\"
+  [[desktop]]                                by notify-send
+
 Examples:
   pool events tank
   pool events -v tank                        with all details
   pool events -f                             follow new events
+  pool events --test-notify tank             send a test message to all who are told
   pool events -c tank                        clear the list"
 )]
 pub struct Arguments {
@@ -43,6 +57,9 @@ pub struct Arguments {
     /// Print JSON
     #[arg(short = 'j', long, conflicts_with = "follow")]
     json: bool,
+    /// Send a test message to every target of notify.toml
+    #[arg(long, conflicts_with_all = ["verbose", "scripted", "follow", "json", "clear"])]
+    test_notify: bool,
     /// The pools (default: all)
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
@@ -56,6 +73,9 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let pools = context.pools(&arguments.pools)?;
     if arguments.clear {
         return clear(&arguments.pools, &pools, context);
+    }
+    if arguments.test_notify {
+        return test_notify(&pools, context);
     }
     let mut seen = BTreeMap::new();
     let (mut is_first, mut has_header) = (true, false);
@@ -89,6 +109,23 @@ fn clear(named: &[String], pools: &[String], context: &mut Context<'_>) -> Resul
     }
     context.print(&format!("cleared {count} events\n"))?;
     Ok(Exit::Done)
+}
+
+/// Sends a test message about each pool, and prints the result for each target.
+fn test_notify(pools: &[String], context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let mut exit = Exit::Done;
+    for pool in pools {
+        for tried in notify::test(&Places::of_this_user(), pool)? {
+            match tried.problem {
+                None => context.print(&format!("{pool}: {}: sent\n", tried.target))?,
+                Some(problem) => {
+                    exit = Exit::Failed;
+                    context.report(&Failure::cannot("notify", tried.target, problem))?;
+                }
+            }
+        }
+    }
+    Ok(exit)
 }
 
 /// The events of `pools` newer than the events in `seen`, in order of time.

@@ -9,6 +9,7 @@ use protocol::{
     State, VdevRole, Wanted, search_options, searched, unexpected_answer,
 };
 use serde_json::{Map, Value, json};
+use service::{places::Places, watchdog};
 
 use crate::args::altroot::with_altroot;
 use crate::args::common::{absolute, split_assignment};
@@ -56,6 +57,9 @@ pub struct Arguments {
     /// Import without the missing log devices; synchronous writes since the last commit are lost
     #[arg(short = 'm')]
     without_log: bool,
+    /// With -a: stay, and tell systemd that the pools are imported and that their services answer
+    #[arg(long, requires = "all")]
+    watch: bool,
     /// Do not mount file systems
     #[arg(short = 'N')]
     no_mount: bool,
@@ -128,7 +132,23 @@ fn import(
         rewind: arguments.rewind.then_some(Rewind { to: arguments.txg, dry_run: arguments.dry_run }),
     };
     context.note_ignored(&arguments.properties)?;
-    match context.host(HostRequest::Import(request))? {
+    match context.host(HostRequest::Import(request)) {
+        Ok(HostResponse::Imported(_)) if arguments.watch => stay(),
+        // A pool that cannot be imported must not end the services of the others.
+        Err(failure) if arguments.watch => context.report(&failure).and_then(|()| stay()),
+        answer => finish(arguments, answer?, context),
+    }
+}
+
+/// Stays as long as systemd wants.
+fn stay() -> Result<Exit, Failure> {
+    watchdog::stay(&Places::of_this_user(), web::manager::tell).map(|()| Exit::Done)
+}
+
+/// Prints the answer.
+fn finish(arguments: &Arguments, answer: HostResponse, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let action = "import";
+    match answer {
         HostResponse::Imported(_) => Ok(Exit::Done),
         HostResponse::Rewound(report) if arguments.json => {
             context.print_json(action, "pools", super::rewind::encode(&report))?;

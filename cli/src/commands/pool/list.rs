@@ -327,6 +327,8 @@ mod tests {
             "state": "ONLINE",
             "pool_guid": 99,
             "txg": 42,
+            "spa_version": 5000,
+            "zpl_version": 5,
             "properties": {
               "size": {
                 "value": 10200547328,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use protocol::{
-    Exit, Failure, PassRecord, PassState, PoolRequest, PoolStatus, Response, State, VdevRecord, VdevRole,
+    Exit, Failure, PassRecord, PassState, PoolRequest, PoolStatus, Response, Severity, State, VdevRecord, VdevRole,
     unexpected_answer,
 };
 
@@ -16,7 +16,8 @@ use crate::output::time::{self, Zone};
 /// Arguments of `pool status`.
 #[derive(Args, Debug, Default)]
 #[command(
-    after_help = "'status' names the most serious problem of a pool, 'action' the next command. The counters READ, WRITE and CKSUM count errors
+    after_help = "'status' names the most serious problem of a pool, 'action' the next command; -j lists all problems as 'alerts'. -x
+leaves out what needs only planning: quotas and capacity nearly reached, and overdue scrubs. The counters READ, WRITE and CKSUM count errors
 since the import or the last 'pool clear'. With -t, a device shows how far a trim has come, with -i an
 initialization. With -s, SLOW counts requests
 that took longer than the pool's property slow_io_ms; a device with slow_io_n such requests in slow_io_t seconds is
@@ -189,8 +190,10 @@ fn passed(pass: &PassRecord, done: &str, zone: Zone) -> String {
     }
 }
 
+/// Whether nothing is wrong. Notices, such as of a quota that is nearly used up, leave a pool healthy.
 fn is_healthy(status: &PoolStatus) -> bool {
-    status.state == State::Online && status.status.is_none() && status.damaged.iter().all(Vec::is_empty)
+    let are_notices = status.alerts.iter().all(|alert| alert.severity == Severity::Notice);
+    status.state == State::Online && are_notices && status.damaged.iter().all(Vec::is_empty)
 }
 
 fn all_healthy(named: &[String]) -> String {
@@ -206,7 +209,8 @@ fn render(status: &PoolStatus, verbose: bool, exact: bool, zone: Zone) -> String
         jobs::ROWS.map(|(title, _, kinds)| (title, jobs::find(&status.jobs, kinds).map(|job| jobs::render(job, zone))));
     let mounts = Some(mounts(status)).filter(|mounts| !mounts.is_empty());
     let before = [("status", status.status.clone()), ("action", status.action.clone())];
-    let after = [("  busy", status.activity.clone()), ("mounts", mounts)];
+    let next = status.next_scrub.map(|time| format!("next scrub due on {}", time::scan(time, zone)));
+    let after = [("   due", next), ("  busy", status.activity.clone()), ("mounts", mounts)];
     for (title, line) in before.into_iter().chain(jobs).chain(after) {
         if let Some(line) = line {
             text += &format!("{title}: {}\n", line.replace('\n', "\n\t"));
@@ -330,6 +334,8 @@ mod tests {
             txg: 42,
             status: None,
             action: None,
+            alerts: Vec::new(),
+            next_scrub: None,
             jobs: Vec::new(),
             activity: None,
             transports: BTreeMap::new(),
@@ -405,6 +411,7 @@ mod tests {
             action: Some("Restore the files from a backup.".into()),
             jobs: vec![jobs::tests::scan(JobState::Canceled)],
             activity: Some("freeing 1.50G of destroyed datasets".into()),
+            next_scrub: Some(1_762_506_330),
             transports: [("fuse".to_owned(), 1), ("uring".to_owned(), 2)].into(),
             damaged: Some(vec!["tank/home:/ann/notes".into()]),
             ..status()
@@ -415,6 +422,7 @@ mod tests {
         status: One or more files are damaged.
         action: Restore the files from a backup.
           scan: scrub canceled on Fri Nov  7 09:05:30 2025
+           due: next scrub due on Fri Nov  7 09:05:30 2025
           busy: freeing 1.50G of destroyed datasets
         mounts: 1 through /dev/fuse, 2 through io_uring
         config:

@@ -1,6 +1,6 @@
 //! Vdevs and pools in JSON, for `pool list -j` and `pool status -j`.
 
-use protocol::{PassRecord, PassState, PoolStatus, VdevKind, VdevRecord, VdevRole};
+use protocol::{AlertRecord, PassRecord, PassState, PoolStatus, VdevKind, VdevRecord, VdevRole};
 use serde_json::{Map, Value, json};
 
 use super::{jobs, status::Arguments};
@@ -173,6 +173,8 @@ fn pool_json(status: &PoolStatus, names: DeviceNames) -> Value {
         "txg": Some(status.txg).filter(|txg| *txg > 0).map(|txg| txg.to_string()),
         "status": status.status,
         "action": status.action,
+        "alerts": status.alerts.iter().map(alert_json).collect::<Vec<_>>(),
+        "next_scrub": status.next_scrub.map(|time| time.to_string()),
         "activity": status.activity,
         "transports": status.transports,
     });
@@ -195,6 +197,17 @@ fn pool_json(status: &PoolStatus, names: DeviceNames) -> Value {
     // Fields without a value are absent, as in ZFS.
     members.retain(|_, value| !value.is_null());
     object
+}
+
+/// An alert of a pool.
+fn alert_json(alert: &AlertRecord) -> Value {
+    json!({
+        "class": alert.word,
+        "severity": alert.severity.as_str(),
+        "subject": alert.subject,
+        "problem": alert.problem,
+        "action": alert.action,
+    })
 }
 
 /// The root vdev, with the space of the normal vdevs. Errors are counted at the vdevs below.

@@ -66,11 +66,11 @@ fn needs(name: &str, seen: &Seen, is_owner: bool) -> Vec<(String, String, Option
     }
     let sight = seen.sight();
     let failure = sight.failure_for(is_owner).map(|failure| (failure.to_string(), failure.hint.clone())).into_iter();
-    let status = sight
-        .status_for(is_owner)
-        .into_iter()
-        .filter_map(|status| Some((status.status.clone()?, status.action.clone())));
-    failure.chain(status).map(|(problem, action)| (name.to_owned(), problem, action)).collect()
+    let alerts = sight.status_for(is_owner).into_iter().flat_map(|status| status.alerts.clone());
+    failure
+        .chain(alerts.map(|alert| (alert.problem, Some(alert.action))))
+        .map(|(problem, action)| (name.to_owned(), problem, action))
+        .collect()
 }
 
 fn card(name: &str, seen: &Seen, is_owner: bool) -> Markup {

@@ -8,6 +8,7 @@
 //! losses     the loss if devices were missing
 //! foreseen   dry runs: what a request would change
 //! damage     the names of permanently damaged files
+//! near_quota the quotas that are nearly used up
 //! ```
 
 pub(super) mod compare;
@@ -16,5 +17,6 @@ pub(super) mod foreseen;
 pub(super) mod list;
 pub(super) mod losses;
 pub(super) mod modified;
+pub(super) mod near_quota;
 pub(super) mod replaced;
 pub(super) mod value;

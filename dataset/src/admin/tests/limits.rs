@@ -45,6 +45,30 @@ fn a_quota_bounds_what_lies_below() {
 }
 
 #[test]
+fn quotas_that_are_nearly_used_up_are_listed() {
+    let world = World::new(29);
+    ["tank/a", "tank/a/b", "tank/c"].iter().for_each(|dataset| drop(world.create(dataset).unwrap()));
+    world.set("tank/a", "quota", "4M").unwrap();
+    world.set("tank/a/b", "refquota", "8M").unwrap();
+    world.write("tank/a/b", "one", &noise(1, 3 << 20));
+    world.write("tank/c", "one", &noise(1, 3 << 20));
+    world.engine.commit().unwrap();
+    let near = |percent| {
+        let near = world.datasets.near_quotas(percent).unwrap();
+        near.into_iter()
+            .map(|near| format!("{} {} {}", near.dataset, near.property, near.quota >> 20))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(near(90), [""; 0]);
+    assert_eq!(near(75), ["tank/a quota 4"]);
+    world.write("tank/a/b", "two", &noise(1, 700 << 10));
+    world.set("tank/a/b", "refquota", "3800K").unwrap();
+    world.engine.commit().unwrap();
+    assert_eq!(near(90), ["tank/a quota 4", "tank/a/b refquota 3"]);
+    world.judge();
+}
+
+#[test]
 fn a_quota_bounds_what_all_below_write_at_once() {
     let world = World::new(25);
     world.create("tank/a").unwrap();

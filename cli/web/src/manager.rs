@@ -1,4 +1,4 @@
-//! Messages to systemd: the server is ready, and still alive.
+//! Messages to systemd (sd_notify): a process is ready, alive, or about to end.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,14 +9,17 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Variable with the socket of the service manager.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// The server accepts connections.
-pub(crate) const READY: &str = "READY=1";
+/// The process has started, and does its work.
+pub const READY: &str = "READY=1";
 
-/// The server is alive; a manager with a watchdog restarts a silent server.
-pub(crate) const ALIVE: &str = "WATCHDOG=1";
+/// The process is alive; a manager with a watchdog restarts a silent process.
+pub const ALIVE: &str = "WATCHDOG=1";
 
-/// Tells the service manager, if there is one. A manager that is gone changes nothing for the page.
-pub(crate) fn tell(message: &str) {
+/// The process is about to end.
+pub const STOPPING: &str = "STOPPING=1";
+
+/// Tells the service manager, if there is one. A manager that is gone changes nothing.
+pub fn tell(message: &str) {
     let Some(path) = std::env::var_os(SOCKET) else { return };
     if let Err(error) = send(&path, message) {
         tracing::debug!("cannot notify the service manager: {error}");
