@@ -469,6 +469,7 @@ fn pools_in_json() {
           "state": "ONLINE",
           "pool_guid": "[GUID]",
           "txg": "[TXG]",
+          "alerts": [],
           "transports": {},
           "spa_version": "5000",
           "zpl_version": "5",

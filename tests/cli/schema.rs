@@ -55,6 +55,8 @@ const STATUS: Fields = Fields {
         // Only here.
         "activity",
         "transports",
+        "alerts",
+        "next_scrub",
         "unexamined_count",
         "rebalance_stats",
         "defragment_stats",

@@ -39,6 +39,7 @@ fn status_of_a_degraded_raidz_equals_its_json() {
     filters.add_filter(r"ONLINE  0  0  [1-9]\d*", "ONLINE  0  0  [CKSUM]");
     filters.add_filter(r#""(txg|\w+_time|seconds|to_examine|examined|repaired|processed|\w*bytes_per_scan|issued|pass_start|alloc_space)": "\d+""#, r#""$1": "[N]""#);
     filters.add_filter(r#""(checksum_errors|errors)": "[1-9]\d*""#, r#""$1": "[COUNT]""#);
+    filters.add_filter(r"had \d+ errors?", "had [COUNT] errors");
     filters.add_filter(r#""transports": \{[^}]*\}"#, r#""transports": {}"#);
     let _filters = filters.bind_to_scope();
     create(&lab, &["raidz1", "80M:a.img", "80M:b.img", "80M:c.img", "log", "64M:l.img", "spare", "80M:s.img"]);
@@ -114,6 +115,36 @@ fn status_of_a_degraded_raidz_equals_its_json() {
       "txg": "[N]",
       "status": "Some files have unrecoverable errors.",
       "action": "Restore the files from a backup, or delete them.\nThen: pool scrub tank",
+      "alerts": [
+      {
+      "class": "data_damaged",
+      "severity": "critical",
+      "subject": null,
+      "problem": "Some files have unrecoverable errors.",
+      "action": "Restore the files from a backup, or delete them.\nThen: pool scrub tank"
+      },
+      {
+      "class": "device_offline",
+      "severity": "warning",
+      "subject": null,
+      "problem": "One or more devices have been taken offline by the administrator.\nSufficient replicas exist; the pool continues in a degraded state.",
+      "action": "Bring the device online: pool online tank DEVICE\nor replace it: pool replace tank DEVICE NEW"
+      },
+      {
+      "class": "device_errors",
+      "severity": "warning",
+      "subject": "[LAB]/a.img",
+      "problem": "[LAB]/a.img had [COUNT] errors since the pool was imported.",
+      "action": "Check the devices, and verify the pool: pool scrub tank\nThen clear the errors: pool clear tank"
+      },
+      {
+      "class": "device_errors",
+      "severity": "warning",
+      "subject": "[LAB]/b.img",
+      "problem": "[LAB]/b.img had [COUNT] errors since the pool was imported.",
+      "action": "Check the devices, and verify the pool: pool scrub tank\nThen clear the errors: pool clear tank"
+      }
+      ],
       "transports": {},
       "spa_version": "5000",
       "zpl_version": "5",

@@ -29,7 +29,7 @@ fn of(condition: Condition, pool: &str, details: &Details) -> Vec<AlertRecord> {
             let action = texts::action(condition, pool, details);
             let of_device = |(path, count): &(String, u64)| {
                 let errors = if *count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
-                let problem = format!("{path} had {errors} since the pool was imported. No data is lost.");
+                let problem = format!("{path} had {errors} since the pool was imported.");
                 alert(Some(path.clone()), problem, action.clone())
             };
             details.errors.iter().take(MOST_OF_A_KIND).map(of_device).collect()
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(
             [shown(0), shown(3), shown(23)],
             [
-                "device_errors Warning: /dev/0 had 1 error since the pool was imported. No data is lost.",
+                "device_errors Warning: /dev/0 had 1 error since the pool was imported.",
                 "near_quota Notice: tank/0 has used 95% of its quota of 100M.",
                 "near_capacity Notice: 0% of the space of the pool is allocated. A full pool is slow and refuses writes.",
             ]
