@@ -240,17 +240,18 @@ mod tests {
                 Exit::Done
             })
         };
-        let ended = tasks.run((0, true), ("x".into(), "/".into()), |_| Exit::Done).unwrap();
-        let of_others = (1..=10).flat_map(|user| [user; 3]).filter(|user| begin(*user, false).is_ok()).count();
-        assert_eq!(of_others, RUNNING_OF_OTHERS);
-        assert_eq!((0..20).filter(|_| begin(0, true).is_ok()).count(), MOST_RUNNING);
-        drop(hold);
         let ends = |number| {
             (0..500).any(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(2));
                 tasks.get(number, 0, true).is_none_or(|task| !task.is_running())
             })
         };
+        let ended = tasks.run((0, true), ("x".into(), "/".into()), |_| Exit::Done).unwrap();
+        assert!(ends(ended.number));
+        let of_others = (1..=10).flat_map(|user| [user; 3]).filter(|user| begin(*user, false).is_ok()).count();
+        assert_eq!(of_others, RUNNING_OF_OTHERS);
+        assert_eq!((0..20).filter(|_| begin(0, true).is_ok()).count(), MOST_RUNNING);
+        drop(hold);
         assert!((1..=25).all(ends));
         for _ in 0..300 {
             let task = tasks.run((7, false), ("x".into(), "/".into()), |_| Exit::Done).unwrap();

@@ -187,7 +187,12 @@ fn blocks_that_no_stream_repairs_are_counted_by_reason() {
     }
     (0..count).filter(|number| number % 2 > 0).for_each(|number| world.remove("tank/full", &number.to_string()));
     world.settle();
-    (0..8).for_each(|number| world.write("tank/home", &format!("{number}"), &noise(5000 + number, 128 << 10)));
+    let mut files = (0..48).map(|number| (format!("{number}"), noise(5000 + number, 1 << 20)));
+    while !world.extents("tank/home").iter().any(|(_, pointer)| pointer.gang) {
+        let (name, content) = files.next().expect("the regions without holes are full by now");
+        world.write("tank/home", &name, &content);
+        world.engine.commit().unwrap();
+    }
     world.snapshot("tank/home@a").unwrap();
     let stream = world.send("tank/home@a", None, |_| {}).unwrap();
     world.engine.commit().unwrap();
