@@ -4,8 +4,9 @@
 //! counts as ended, and nothing resumes a paused scrub.
 //!
 //! A due scrub starts after a minute with few requests to the devices. On devices without such a minute the scrub
-//! starts after a tenth of the interval, and after a day at the latest. After an import nothing starts for
-//! [`AFTER_IMPORT`] and a random time, so the pools of a machine do not all begin at once after a long pause.
+//! starts after a tenth of the interval, and after a day at the latest. Each start has a random delay, so pools with the
+//! same interval and age do not all begin at once. After an import nothing starts for [`AFTER_IMPORT`] and a random
+//! time, for the same reason: after a long pause all pools of a machine may be due.
 //!
 //! The owner of the pool calls [`DueScrub::step`] again and again; time and chance come from the pool's
 //! [`Env`](pool::env::Env).
@@ -17,7 +18,7 @@ use pool::env::Nanos;
 use super::{Job, kind::Kind, scheduler::operations};
 use crate::{
     admin::Datasets,
-    catalogue::{DatasetRow, ROOT, dataset_key},
+    catalogue::{DatasetRow, ROOT, ScrubState, dataset_key},
     error::Result,
     property::pool::SCRUB_INTERVAL,
 };
@@ -25,7 +26,7 @@ use crate::{
 const NANOS: Nanos = 1_000_000_000;
 /// The shortest time between an import and the start of a due scrub.
 const AFTER_IMPORT: Duration = Duration::from_secs(5 * 60);
-/// The most that chance adds to [`AFTER_IMPORT`], in seconds.
+/// The most that chance adds to [`AFTER_IMPORT`] or to the time of a due scrub, in seconds.
 const SPREAD: u64 = 25 * 60;
 /// The period over which the requests to the devices are counted.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -39,25 +40,29 @@ const LATEST: Nanos = 86_400;
 pub struct Due {
     /// The scrub may start from here on.
     pub from: Nanos,
-    /// The scrub starts now even if the devices are busy, and is overdue from here on.
+    /// The scrub starts by then even if the devices are busy, and is overdue from here on.
     pub latest: Nanos,
 }
 
 impl Datasets {
-    /// The times of the next scrub; `None` with `scrub_interval=off`, during a scrub, or if the catalogue cannot be read.
+    /// The times of the next scrub; `None` with `scrub_interval=off`, while a scrub runs, if the pool takes no changes,
+    /// or if the catalogue cannot be read.
     pub fn due_scrub(&self) -> Option<Due> {
         let seconds = Nanos::try_from(self.pool_setting(&SCRUB_INTERVAL)).ok().filter(|seconds| *seconds > 0)?;
-        let last = self.last_scrub().ok()?;
+        self.engine().writable().ok()?;
+        let last = self.last_scrub().ok()??;
         let from = last.saturating_add(seconds.saturating_mul(NANOS));
         Some(Due { from, latest: from.saturating_add((seconds / 10).min(LATEST) * NANOS) })
     }
 
-    /// The end of the last scrub, or the start of the present one, or else the creation of the pool.
-    fn last_scrub(&self) -> Result<Nanos> {
+    /// The end of the last scrub, or the start of a paused one, or else the creation of the pool. `None` while a scrub
+    /// runs: a scrub may take longer than the interval.
+    fn last_scrub(&self) -> Result<Option<Nanos>> {
         match self.scrub().status()? {
-            Some(row) if row.end > 0 && !self.scrub().is_under_way() => Ok(row.end),
-            Some(row) => Ok(row.start),
-            None => self.read(|tx| Ok(tx.row::<DatasetRow>(dataset_key(ROOT))?.creation)),
+            Some(row) if row.state == ScrubState::Running => Ok(None),
+            Some(row) if row.state == ScrubState::Paused || row.end == 0 => Ok(Some(row.start)),
+            Some(row) => Ok(Some(row.end)),
+            None => self.read(|tx| Ok(Some(tx.row::<DatasetRow>(dataset_key(ROOT))?.creation))),
         }
     }
 }
@@ -71,6 +76,8 @@ pub struct DueScrub {
     requests: u64,
     /// Whether the devices were idle during the last full period.
     is_idle: bool,
+    /// The random delay of the scrub due at this time.
+    delay: (Nanos, Nanos),
 }
 
 impl DueScrub {
@@ -79,7 +86,7 @@ impl DueScrub {
         let env = datasets.engine().env();
         let begun = env.uptime();
         let not_before = begun + AFTER_IMPORT + Duration::from_secs(env.random() % SPREAD);
-        DueScrub { not_before, begun, requests: operations(datasets), is_idle: false }
+        DueScrub { not_before, begun, requests: operations(datasets), is_idle: false, delay: (0, 0) }
     }
 
     /// Starts a scrub if one is due and the moment is good. Returns whether a scrub was started. The limit of the last
@@ -101,12 +108,23 @@ impl DueScrub {
         }
         let Some(due) = datasets.due_scrub() else { return Ok(false) };
         let (time, is_under_way) = (env.now(), datasets.scrub().is_under_way());
-        let is_moment = time >= due.latest || time >= due.from && self.is_idle;
+        let delay = self.delay(due, env.random());
+        let is_moment =
+            time >= due.latest.saturating_sub(delay) || time >= due.from.saturating_add(delay) && self.is_idle;
         if !is_moment || is_under_way || datasets.resilver().is_under_way() {
             return Ok(false);
         }
         datasets.scrub().start_at(datasets.throttle(Kind::Scrub).limit())?;
         Ok(true)
+    }
+
+    /// The delay of a due scrub. Also the start on busy devices moves, to an earlier time, so it is never overdue.
+    fn delay(&mut self, due: Due, random: u64) -> Nanos {
+        if self.delay.0 != due.from {
+            let room = SPREAD.min((due.latest.abs_diff(due.from)) / NANOS.unsigned_abs() / 2).max(1);
+            self.delay = (due.from, (random % room).cast_signed() * NANOS);
+        }
+        self.delay.1
     }
 
     /// Leaves out requests that the owner of the pool has made by itself since the last turn.

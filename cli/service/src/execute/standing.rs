@@ -18,9 +18,9 @@ const NEAR: u64 = 90;
 
 const NANOS: i64 = 1_000_000_000;
 
-/// How long after its latest start a scrub is overdue, in nanoseconds: a service that has just started lets some time
-/// pass.
-const OVERDUE: i64 = 3600 * NANOS;
+/// How long after its latest start a scrub is overdue, and how long a service must have had the pool open: scrubs that
+/// fell due while the machine was off start within this time.
+const OVERDUE: Duration = Duration::from_secs(3600);
 
 /// Time for which the result of a search for quotas is used again: the search reads a row of each dataset.
 const FRESH: Duration = Duration::from_secs(5);
@@ -67,8 +67,12 @@ impl OpenPool {
         let totals = self.engine().space_totals();
         details.capacity = percent(totals.size - totals.free, totals.size);
         let warn = self.datasets.pool_setting(&CAPACITY_WARN);
-        let (due, now) = (self.datasets.due_scrub(), self.engine().env().now());
-        let is_overdue = due.is_some_and(|due| now.saturating_sub(due.latest) >= OVERDUE);
+        let (due, env) = (self.datasets.due_scrub(), self.engine().env());
+        let now = env.now();
+        // Where no service has the pool open, no scrub starts.
+        let is_settled = self.mounts.is_none() || env.uptime().saturating_sub(self.opened) >= OVERDUE;
+        let patience = OVERDUE.as_secs().cast_signed() * NANOS;
+        let is_overdue = is_settled && due.is_some_and(|due| now.saturating_sub(due.latest) >= patience);
         let late = due.map_or(0, |due| now.saturating_sub(due.from));
         details.overdue = u64::try_from(late / NANOS).unwrap_or(0);
         let all = [
