@@ -182,6 +182,9 @@ fn a_test_message_goes_to_targets_and_foreign_files_are_refused() {
         lab.at("bin/fails")
     );
     plant(&lab, "config/notify.toml", &text, 0o600);
+    let absent = lab.run("pool", &["events", "--test-notify", "tonk"]);
+    assert!(absent.code != Some(0) && absent.stderr.contains("'tonk'"), "{}", absent.stderr);
+    assert!(!lab.path("mail").exists(), "no message about a pool that does not exist");
     let run = lab.run("pool", &["events", "--test-notify", "tank"]);
     assert_eq!((run.code, run.text().as_str()), (Some(1), "tank: mail to root: sent\n"), "{}", run.stderr);
     assert!(

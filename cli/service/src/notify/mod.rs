@@ -59,10 +59,11 @@ fn run(file: &Path, pool: &OfPool, events: &Receiver<EventRecord>) {
             tracing::warn!("no notifications: {refused}");
         }
         complaint = refused;
-        match event {
-            Some(event) => tell(&targets, pool, &event, &mut limits),
-            None => tell_withheld(&targets, pool, &mut limits),
+        if let Some(event) = event {
+            tell(&targets, pool, &event, &mut limits);
         }
+        // Also between events: a busy pool may have no quiet minute.
+        tell_withheld(&targets, pool, &mut limits);
     }
 }
 

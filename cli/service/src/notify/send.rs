@@ -79,6 +79,9 @@ fn post(url: &str, authorization: Option<&str>, message: &Message) -> io::Result
     let answer = request.send(message.json.to_string()).map_err(|error| match error {
         ureq::Error::StatusCode(status) => io::Error::other(format!("the server answered {status}")),
         ureq::Error::Timeout(_) => io::Error::new(io::ErrorKind::TimedOut, "no answer in time"),
+        ureq::Error::HostNotFound => io::Error::other("no machine has the name in the address"),
+        ureq::Error::ConnectionFailed => io::Error::other("no connection to the server"),
+        ureq::Error::Rustls(error) => io::Error::other(error),
         ureq::Error::Io(error) => error,
         _ => io::Error::other("the request failed"),
     })?;

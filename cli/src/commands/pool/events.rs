@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return clear(&arguments.pools, &pools, context);
     }
     if arguments.test_notify {
-        return test_notify(&pools, context);
+        return test_notify(&arguments.pools, &pools, context);
     }
     let mut seen = BTreeMap::new();
     let (mut is_first, mut has_header) = (true, false);
@@ -112,9 +112,11 @@ fn clear(named: &[String], pools: &[String], context: &mut Context<'_>) -> Resul
 }
 
 /// Sends a test message about each pool, and prints the result for each target.
-fn test_notify(pools: &[String], context: &mut Context<'_>) -> Result<Exit, Failure> {
+fn test_notify(named: &[String], pools: &[String], context: &mut Context<'_>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     for pool in pools {
+        // A mistyped name gets no message.
+        context.call_each(named, pool, PoolRequest::Events { after: u64::MAX })?;
         for tried in notify::test(&Places::of_this_user(), pool)? {
             match tried.problem {
                 None => context.print(&format!("{pool}: {}: sent\n", tried.target))?,
