@@ -244,8 +244,8 @@ impl Window {
     }
 }
 
-#[test]
-fn the_keyboard_alone_is_enough() {
+/// Runs a test in a browser with a server of a new lab; not at all without mounts or without a browser.
+fn in_browser(test: impl AsyncFnOnce(&Lab, &Window)) {
     if !can_mount() {
         return;
     }
@@ -257,9 +257,14 @@ fn the_keyboard_alone_is_enough() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let window = Window { client: driver.open().await, server, folder };
-        with_keys(&lab, &window).await;
+        test(&lab, &window).await;
         window.client.clone().close().await.unwrap();
     });
+}
+
+#[test]
+fn the_keyboard_alone_is_enough() {
+    in_browser(with_keys);
 }
 
 /// From signing in to a file system, a snapshot and a rollback, with Tab, Enter and letters.
@@ -338,20 +343,7 @@ fn base64(text: &str) -> Vec<u8> {
 
 #[test]
 fn a_day_in_the_browser() {
-    if !can_mount() {
-        return;
-    }
-    let Some(driver) = Driver::start() else { return };
-    let lab = Lab::new();
-    let server = Server::start(&lab);
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../web");
-    fs::create_dir_all(&folder).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let window = Window { client: driver.open().await, server, folder };
-        day(&lab, &window).await;
-        window.client.clone().close().await.unwrap();
-    });
+    in_browser(day);
 }
 
 async fn day(lab: &Lab, window: &Window) {

@@ -1,5 +1,5 @@
-//! Shares of each user in lasting connections: live views, downloads, uploads, orders of tokens, and
-//! questions to services.
+//! Shares of each user in lasting connections: live views, downloads, uploads, orders of tokens,
+//! questions to services, and running commands.
 //!
 //! The owner has almost all places. All remaining users share few, so no user can use up the descriptors and threads of the
 //! server.
@@ -20,6 +20,8 @@ pub(crate) enum Lasting {
     Order,
     /// A page or a dry run that a service is asked for.
     Question,
+    /// A running command.
+    Command,
 }
 
 impl Lasting {
@@ -30,6 +32,7 @@ impl Lasting {
             Lasting::Transfer => (32, 4, 16),
             Lasting::Order => (16, 4, 64),
             Lasting::Question => (1000, 8, 24),
+            Lasting::Command => (16, 2, 8),
         }
     }
 }

@@ -13,16 +13,11 @@ use protocol::{Exit, Failure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Maximum number of tasks on record, and of running tasks, of the owner. The owner has places of their own.
+use crate::quota::{Lasting, Quota};
+
+/// Maximum number of tasks on record: of the owner, of one other user, and of all other users.
 const MOST: usize = 200;
-const MOST_RUNNING: usize = 16;
-
-/// Maximum numbers of one other user, and of running tasks of all other users.
 const MOST_OF_ONE: usize = 20;
-const RUNNING_OF_ONE: usize = 2;
-const RUNNING_OF_OTHERS: usize = 8;
-
-/// Maximum number of tasks of all other users on record.
 const MOST_OF_OTHERS: usize = 200;
 
 /// Kept output of a task, in bytes; the middle of a longer output is left out.
@@ -32,6 +27,8 @@ const MAX_OUTPUT: usize = 64 << 10;
 #[derive(Default)]
 pub(crate) struct Tasks {
     all: Mutex<(u64, BTreeMap<u64, Arc<Task>>)>,
+    /// The shares in running tasks.
+    places: Quota,
 }
 
 /// A command, running or ended.
@@ -124,11 +121,13 @@ impl Tasks {
         (command, back): (String, String),
         work: impl FnOnce(&Arc<Task>) -> Exit + Send + 'static,
     ) -> Result<Arc<Task>, Failure> {
+        let full = || Failure::new("too many commands are running").hint("wait until a command has ended");
+        let place = self.places.enter(Lasting::Command, (!is_owner).then_some(user)).ok_or_else(full)?;
         let begun = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         let task = {
             let mut all = self.all.lock();
             let (last, tasks) = &mut *all;
-            make_room(tasks, user, is_owner)?;
+            make_room(tasks, user, is_owner);
             *last += 1;
             let state = Mutex::default();
             let task = Task { number: *last, user, is_owner, command, back, begun, since: Instant::now(), state };
@@ -141,37 +140,31 @@ impl Tasks {
             // A defect ends the task, and its page says so.
             let mut ending = Ending(running.clone(), Exit::Failed);
             ending.1 = work(&running);
+            drop(place);
         })?;
         Ok(task)
     }
 }
 
-/// Maximum number of running tasks, of tasks on record, and the tasks that count.
-type Share<'a> = (usize, usize, &'a dyn Fn(&Task) -> bool);
+/// Maximum number of tasks on record, and the tasks that count.
+type Share<'a> = (usize, &'a dyn Fn(&Task) -> bool);
 
 /// Drops the oldest ended task of a user, or of all users but the owner, if too many are on record.
-///
-/// # Errors
-/// If too many commands of the user, or of all users but the owner, are running.
-fn make_room(tasks: &mut BTreeMap<u64, Arc<Task>>, user: u32, is_owner: bool) -> Result<(), Failure> {
+fn make_room(tasks: &mut BTreeMap<u64, Arc<Task>>, user: u32, is_owner: bool) {
     let of_owner = |task: &Task| task.is_owner;
     let of_one = |task: &Task| !task.is_owner && task.user == user;
     let of_others = |task: &Task| !task.is_owner;
     let shares: &[Share<'_>] = match is_owner {
-        true => &[(MOST_RUNNING, MOST, &of_owner)],
-        false => &[(RUNNING_OF_ONE, MOST_OF_ONE, &of_one), (RUNNING_OF_OTHERS, MOST_OF_OTHERS, &of_others)],
+        true => &[(MOST, &of_owner)],
+        false => &[(MOST_OF_ONE, &of_one), (MOST_OF_OTHERS, &of_others)],
     };
-    for &(most_running, most, is_counted) in shares {
+    for &(most, is_counted) in shares {
         let counted = || tasks.values().filter(|task| is_counted(task));
-        if counted().filter(|task| task.is_running()).count() >= most_running {
-            return Err(Failure::new("too many commands are running").hint("wait until a command has ended"));
-        }
         let oldest = counted().find(|task| !task.is_running()).map(|task| task.number);
         if let Some(oldest) = oldest.filter(|_| counted().count() >= most) {
             tasks.remove(&oldest);
         }
     }
-    Ok(())
 }
 
 /// Notes the end of a task on drop, also after a panic.
@@ -249,8 +242,8 @@ mod tests {
         let ended = tasks.run((0, true), ("x".into(), "/".into()), |_| Exit::Done).unwrap();
         assert!(ends(ended.number));
         let of_others = (1..=10).flat_map(|user| [user; 3]).filter(|user| begin(*user, false).is_ok()).count();
-        assert_eq!(of_others, RUNNING_OF_OTHERS);
-        assert_eq!((0..20).filter(|_| begin(0, true).is_ok()).count(), MOST_RUNNING);
+        assert_eq!(of_others, 8);
+        assert_eq!((0..20).filter(|_| begin(0, true).is_ok()).count(), 16);
         drop(hold);
         assert!((1..=25).all(ends));
         for _ in 0..300 {

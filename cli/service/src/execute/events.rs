@@ -103,7 +103,7 @@ impl Events {
         watch.look();
     }
 
-    /// Records which alerts have begun and which have ended.
+    /// Makes an event of each alert that begins or ends.
     pub(super) fn note_alerts(&self, alerts: &[AlertRecord]) {
         let mut watch = self.watch.lock();
         let now = watch.datasets.engine().env().uptime();

@@ -52,7 +52,7 @@ impl OpenPool {
         Ok(self.verdict(damaged, waiting + passed > 0, errors, &jobs)?.alerts)
     }
 
-    /// Records which alerts have begun and ended, as events.
+    /// Looks at the devices, and passes all present alerts to the events.
     pub(crate) fn note_alerts(&self) {
         self.images.look();
         match self.alerts() {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::{File as OpenFile, Metadata, OpenOptions, remove_file};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -69,12 +69,8 @@ pub(crate) async fn confirm(
         Err(failure) => return frame::failed(&visitor, action.title, &way(action), &failure).into_response(),
     };
     let back = back(&headers);
-    let dry = match dry_run(&app, &visitor, action, &fields).await {
-        Ok(dry) => dry,
-        Err(failure) => return frame::failed(&visitor, action.title, &way(action), &failure).into_response(),
-    };
-    let seen = match seen(action, &fields) {
-        Ok(seen) => seen,
+    let (dry, seen) = match dry_run(&app, &visitor, action, &fields).await {
+        Ok(ran) => ran,
         Err(failure) => return frame::failed(&visitor, action.title, &way(action), &failure).into_response(),
     };
     let is_offered = dry.iter().all(|ran| action.is_offered_after(ran.exit));
@@ -95,12 +91,7 @@ pub(crate) async fn confirm(
     frame::page(&visitor, action.title, &way(action), content).into_response()
 }
 
-/// The identity of the file that the dry run has read, for the form. Another user may replace the file meanwhile.
-fn seen(action: &Action, fields: &Fields) -> Result<Option<String>, Failure> {
-    let reads = action.file.is_some_and(|file| file == File::Read);
-    reads.then(|| Ok(identity(&opened(fields.get("file"))?.1))).transpose()
-}
-
+/// The identity of a file, for the form of the change. Another user may replace the file meanwhile.
 fn identity(metadata: &Metadata) -> String {
     let [device, inode, size] = [metadata.dev(), metadata.ino(), metadata.size()];
     format!("{device}-{inode}-{size}-{}-{}", metadata.mtime(), metadata.mtime_nsec())
@@ -154,28 +145,33 @@ struct Ran {
     output: Vec<u8>,
 }
 
-/// Runs the commands of the dry run. A service that does not answer is not waited for.
+/// Runs the commands of the dry run, and returns also the identity of the file that they have read. A service that does not
+/// answer is not waited for.
 async fn dry_run(
     app: &Arc<App>,
     visitor: &Visitor,
     action: &'static Action,
     fields: &Fields,
-) -> Result<Vec<Ran>, Failure> {
+) -> Result<(Vec<Ran>, Option<String>), Failure> {
     let commands = action.dry_words(fields)?;
-    // The dry run of a stream reads the file, and writes none.
-    let file = action.file.filter(|file| *file == File::Read).map(|_| fields.get("file").to_owned());
+    // The dry run of a stream reads the file, and writes none. The identity is that of the descriptor that is read.
+    let source = action.file.filter(|file| *file == File::Read).map(|_| opened(fields.get("file"))).transpose()?;
+    let seen = source.as_ref().map(|(_, metadata)| identity(metadata));
     let (shared, user) = (app.clone(), visitor.user);
     app.with(visitor, pool_of(fields), move |_, _| {
         let run = |words: Words| {
             let mut output = Vec::new();
             let mut each = |bytes: &[u8]| append(&mut output, bytes);
-            let exit = match &file {
-                Some(file) => subprocess(&shared, &words, Ends::Read(opened(file)?.0), &mut each)?,
+            let exit = match &source {
+                Some((file, _)) => {
+                    (&mut &*file).rewind()?;
+                    subprocess(&shared, &words, Ends::Read(file.try_clone()?), &mut each)?
+                }
                 None => run_here(&shared, user, &words, &mut each),
             };
             Ok(Ran { command: actions::line(&words), exit, output })
         };
-        commands.into_iter().map(run).collect()
+        Ok((commands.into_iter().map(run).collect::<Result<_, Failure>>()?, seen))
     })
     .await
 }

@@ -23,7 +23,7 @@ use super::{
     handle::Handle,
     host::{self, Meta},
     reason,
-    resolve::{Place, Refused, place, resolve, unlinked},
+    resolve::{Place, Unlinked, place, resolve, unlinked},
     served::Served,
     set_xattrs,
     trail::Trail,
@@ -85,14 +85,11 @@ impl Target {
     pub(super) fn find(fs: &FileSystem, to: &[u8], sources: usize, no_links: bool) -> Result<Target, Failure> {
         let failed = |why: String| Failure::cannot("copy to", String::from_utf8_lossy(to), why);
         if no_links {
-            let (dir, name) = unlinked(fs, to).map_err(|refused| match refused {
-                Refused::Link(path) => failed(format!("{} is a symbolic link", String::from_utf8_lossy(&path))),
-                Refused::Failed(errno) => failed(reason(errno)),
-            })?;
-            return match name {
-                None => Ok(Target::Into(dir)),
-                Some(_) if sources > 1 => Err(failed("it is not a directory".to_owned())),
-                Some(name) => Ok(Target::As(Place { dir, name })),
+            return match unlinked(fs, to).map_err(|errno| failed(reason(errno)))? {
+                Unlinked::Directory(dir) => Ok(Target::Into(dir)),
+                Unlinked::File(_) if sources > 1 => Err(failed("it is not a directory".to_owned())),
+                Unlinked::File(place) => Ok(Target::As(place)),
+                Unlinked::Link(path) => Err(failed(format!("{} is a symbolic link", String::from_utf8_lossy(&path)))),
             };
         }
         match resolve(fs, to, true) {

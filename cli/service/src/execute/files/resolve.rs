@@ -41,41 +41,39 @@ pub(super) fn place(fs: &FileSystem, path: &[u8]) -> Result<Place, Errno> {
     }
 }
 
-/// Why a path without links has no place.
-pub(super) enum Refused {
-    /// The symbolic link at this path.
+/// The end of a path without symbolic links.
+pub(super) enum Unlinked {
+    /// An existing directory.
+    Directory(Ino),
+    /// A place for a file. A link under the file's name is no step of the path: a copy replaces the link.
+    File(Place),
+    /// A step of the path is a link, at this path.
     Link(Vec<u8>),
-    /// A lookup has failed.
-    Failed(Errno),
 }
 
-impl From<Errno> for Refused {
-    fn from(errno: Errno) -> Refused {
-        Refused::Failed(errno)
-    }
+/// The end of a path on which no symbolic link is followed.
+pub(super) fn unlinked(fs: &FileSystem, path: &[u8]) -> Result<Unlinked, Errno> {
+    in_one_tree(fs, |fs| walk_unlinked(fs, path))
 }
 
-/// The place of a path on which no step is a symbolic link: a directory, or a directory and the name of a file in it. A link
-/// under that name is no step: a copy replaces the link.
-pub(super) fn unlinked(fs: &FileSystem, path: &[u8]) -> Result<(Ino, Option<Vec<u8>>), Refused> {
-    let fs = fs.pinned();
+fn walk_unlinked(fs: &FileSystem, path: &[u8]) -> Result<Unlinked, Errno> {
     let wants_directory = path.ends_with(b"/");
     let (mut at, mut shown, mut left) = (ROOT, Vec::new(), parts(path));
     while let Some(part) = left.pop_front() {
         shown.extend([b"/", part.as_slice()].concat());
         let is_last = left.is_empty() && !wants_directory;
         let next = match fs.lookup(at, &part) {
-            Err(Errno::NOENT) if is_last => return Ok((at, Some(part))),
+            Err(Errno::NOENT) if is_last => return Ok(Unlinked::File(Place { dir: at, name: part })),
             next => next?,
         };
         match next.file_type {
             FileType::Directory => at = next.ino,
-            _ if is_last => return Ok((at, Some(part))),
-            FileType::Symlink => return Err(Refused::Link(shown)),
-            _ => return Err(Errno::NOTDIR.into()),
+            _ if is_last => return Ok(Unlinked::File(Place { dir: at, name: part })),
+            FileType::Symlink => return Ok(Unlinked::Link(shown)),
+            _ => return Err(Errno::NOTDIR),
         }
     }
-    Ok((at, None))
+    Ok(Unlinked::Directory(at))
 }
 
 /// Runs a lookup of several steps within one tree, and retries if the tree is replaced meanwhile.
