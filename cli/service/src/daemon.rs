@@ -15,7 +15,7 @@
 //! Calls share the pool. A shutdown waits for running calls, or cancels the calls with force.
 
 use std::{
-    fs, io,
+    env, fs, io,
     os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
     sync::{
@@ -29,7 +29,9 @@ use dataset::{admin::Caller, error::Reader, property::OwnerKind};
 use parking_lot::{Mutex, RwLock};
 use pool::txg::Engine;
 use protocol::{Call, Failure, OnSaid, Request, Response, ServiceRequest, Stream};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::{
     alerts,
@@ -140,10 +142,11 @@ fn listen(path: &Path) -> Result<UnixListener, Failure> {
 /// Redirects this process's messages, panics included, to a file.
 pub(super) fn log_to(path: &Path) -> Result<(), Failure> {
     let log = spawn::open_log(path)?;
-    let filter = EnvFilter::try_from_env("CENOTE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(Arc::new(log));
+    let wanted = env::var("CENOTE_LOG").ok().filter(|levels| !levels.is_empty()).and_then(|levels| levels.parse().ok());
+    let filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let all = tracing_subscriber::fmt().with_ansi(false).with_max_level(LevelFilter::TRACE).with_writer(Arc::new(log));
     // A subscriber exists already only in a test's process.
-    let _ = subscriber.try_init();
+    let _ = all.finish().with(filter).try_init();
     std::panic::set_hook(Box::new(|defect| tracing::error!("a defect: {defect}")));
     Ok(())
 }
