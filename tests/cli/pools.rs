@@ -184,6 +184,7 @@ fn a_pool_is_made_shown_and_destroyed() {
     tank	feature@vdev_zaps_v2	disabled	local
     tank	feature@zpool_checkpoint	disabled	local
     tank	feature@allocation_classes	enabled	local
+    tank	feature@archive	enabled	local
     tank	feature@block_cloning	enabled	local
     tank	feature@cache_devices	enabled	local
     tank	feature@defragment	enabled	local

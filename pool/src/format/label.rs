@@ -38,6 +38,7 @@ use crate::{
     units::{Guid, KIB, MIB, Txg, VdevId},
 };
 
+pub mod away;
 pub mod caches;
 pub mod classes;
 pub mod ends;
@@ -74,6 +75,7 @@ pub const MAX_FEATURES: usize = 256;
 /// The features known to this version: it opens pools with no others.
 pub const KNOWN_FEATURES: &[&str] = &[
     ALLOCATION_CLASSES,
+    ARCHIVE,
     BLOCK_CLONING,
     CACHE_DEVICES,
     DEFRAGMENT,
@@ -95,6 +97,10 @@ pub const KNOWN_FEATURES: &[&str] = &[
 /// Vdevs with [classes](classes::VdevClass). Old software finds every block at its address, but would allocate any
 /// block on any vdev.
 pub const ALLOCATION_CLASSES: &str = "allocation_classes";
+
+/// Archives, present or former. Old software would allocate any block on an archive, and takes rows of chunks with
+/// second places for damage.
+pub const ARCHIVE: &str = "archive";
 
 /// Blocks with several references, see [`Shared`](crate::format::pointer::Shared). Old software cannot read their
 /// pointers.
@@ -262,10 +268,11 @@ impl Label {
 
     /// Drops the sections' entries of devices that the label no longer names.
     pub(crate) fn forget_gone(&mut self) {
-        let Sections { ends, out_of_use, caches, .. } = &mut self.sections;
+        let Sections { ends, out_of_use, away, caches, .. } = &mut self.sections;
         let leaves: BTreeSet<Guid> =
             self.vdevs.iter().flat_map(|vdev| vdev.tree.leaves()).map(|leaf| leaf.guid).collect();
         ends.retain(|device, _| leaves.contains(device));
+        away.retain(|device, _| leaves.contains(device));
         let is_cache = |device: &Guid| caches.iter().any(|cache| cache.leaf.guid == *device);
         out_of_use.retain(|device, _| leaves.contains(device) || is_cache(device));
     }
@@ -361,6 +368,7 @@ impl Label {
             (self.sections.caches.len() > caches::MAX_CACHES, "the list of cache devices"),
             (self.sections.ends.len() > ends::MAX_ENDS, "the list of devices that were made smaller"),
             (self.sections.out_of_use.len() > out_of_use::MAX_OUT_OF_USE, "the list of devices out of use"),
+            (self.sections.away.len() > away::MAX_AWAY, "the list of devices of archives that are away"),
         ];
         match long.iter().find(|(too_long, _)| *too_long) {
             Some((_, what)) => Err(Error::Request(format!("{what} is too long for a label"))),

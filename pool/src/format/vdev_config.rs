@@ -136,6 +136,19 @@ impl Behind {
     pub fn knows(&self, newest: Mark) -> bool {
         [self.has, self.may_have].iter().any(|known| known.epoch == newest.epoch && newest.txg <= known.txg)
     }
+
+    /// Appends the coded form: both marks.
+    pub(super) fn encode(self, out: &mut Vec<u8>) {
+        for Mark { epoch, txg } in [self.has, self.may_have] {
+            out.put_u64(epoch.0);
+            out.put_varint(txg.0);
+        }
+    }
+
+    /// Takes both marks off the reader.
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Behind, Malformed> {
+        Ok(Behind { has: Mark::decode(reader)?, may_have: Mark::decode(reader)? })
+    }
 }
 
 impl MemberConfig {
@@ -359,9 +372,8 @@ impl MemberConfig {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let (behind, replaces) = (flag(self.behind.is_some(), BEHIND), flag(self.replaces.is_some(), REPLACES));
         out.put_u8(flag(self.is_offline, OFFLINE) | behind | replaces);
-        for Mark { epoch, txg } in self.behind.iter().flat_map(|behind| [behind.has, behind.may_have]) {
-            out.put_u64(epoch.0);
-            out.put_varint(txg.0);
+        if let Some(behind) = self.behind {
+            behind.encode(out);
         }
         if let Some(replaced) = self.replaces {
             out.put_u64(replaced.0);
@@ -377,7 +389,7 @@ impl MemberConfig {
         }
         let has = |flag: u8| flags & flag != 0;
         let behind = match has(BEHIND) {
-            true => Some(Behind { has: Mark::decode(reader)?, may_have: Mark::decode(reader)? }),
+            true => Some(Behind::decode(reader)?),
             false => None,
         };
         let replaces = if has(REPLACES) { Some(Guid(reader.u64(WHAT)?)) } else { None };

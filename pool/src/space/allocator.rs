@@ -383,7 +383,7 @@ fn preferred_order(layout: &Layout, preferred: Preferred, first: usize, used: &[
     let is_meant = |vdev: &Vdev| match vdev.ground {
         Ground::Normal => preferred.has(vdev.id),
         Ground::Special => (preferred.special || preferred.has(vdev.id)) && !vdev.is_short(),
-        Ground::Log => false,
+        Ground::Log | Ground::Archive => false,
     };
     (0..vdevs.len())
         .map(|step| (first + step) % vdevs.len())

@@ -62,6 +62,9 @@ pub(super) enum Ground {
     Special,
     /// Devices for the intent log; their space does not count as the pool's.
     Log,
+    /// Devices for copies of blocks, and for blocks released from the others. The allocator takes nothing there, and
+    /// their space does not count as the pool's.
+    Archive,
 }
 
 impl Ground {
@@ -69,9 +72,15 @@ impl Ground {
         match class {
             Some(VdevClass::Log) => Ground::Log,
             Some(VdevClass::Special) => Ground::Special,
+            Some(VdevClass::Archive) => Ground::Archive,
             // A pool with an unknown class is not opened.
             Some(VdevClass::Other(_)) | None => Ground::Normal,
         }
+    }
+
+    /// Whether the space counts as the pool's.
+    pub(super) fn counts(self) -> bool {
+        matches!(self, Ground::Normal | Ground::Special)
     }
 }
 
@@ -135,9 +144,9 @@ impl Vdev {
         }
     }
 
-    /// Whether the device's space counts as the pool's: it is not about to leave, and is no log device.
+    /// Whether the device's space counts as the pool's: it is not about to leave, and is no log or archive.
     pub(super) fn is_open(&self) -> bool {
-        !self.closed && self.ground != Ground::Log
+        !self.closed && self.ground.counts()
     }
 
     /// This device with a zone added, or grown if it starts at the same region.
@@ -350,8 +359,8 @@ impl Layout {
     pub(super) fn counted(&self, vdev: &Vdev, standing: Standing) -> CountedIn {
         match standing {
             Standing::Open => {
-                // Empty chunks of log devices do not count as the pool's.
-                let empty = if vdev.ground == Ground::Log { Arc::default() } else { self.empty.clone() };
+                // Empty chunks of logs and archives do not count as the pool's.
+                let empty = if vdev.ground.counts() { self.empty.clone() } else { Arc::default() };
                 CountedIn { counters: vdev.counters.clone(), empty }
             }
             Standing::Closed => CountedIn { counters: vdev.closed_counters.clone(), empty: Arc::default() },

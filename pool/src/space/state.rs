@@ -39,7 +39,7 @@ use crate::{
 pub struct Space {
     pub(super) layout: ArcSwap<Layout>,
     /// By class of block, and by class of device.
-    pub(super) wheels: [[Mutex<Wheel>; 3]; 2],
+    pub(super) wheels: [[Mutex<Wheel>; 4]; 2],
     /// Held while a chunk for a class is looked for.
     pub(super) choosing: [Mutex<()>; 2],
     pub(super) history: Mutex<History>,
@@ -131,9 +131,9 @@ impl Space {
         self.layout.load().vdevs.iter().any(|known| known.id == vdev && known.ground == Ground::Log)
     }
 
-    /// How many devices take blocks other than the intent log.
+    /// How many devices the allocator spreads blocks over: neither logs nor archives.
     pub fn spread(&self) -> usize {
-        self.layout.load().vdevs.iter().filter(|vdev| vdev.ground != Ground::Log).count()
+        self.layout.load().vdevs.iter().filter(|vdev| vdev.ground.counts()).count()
     }
 
     /// Whether there is a log device, and the log's area at this address is not on one.
@@ -241,7 +241,7 @@ impl Space {
             let (size, unused, waiting) = (vdev.sectors(), vdev.unused(), vdev.deferred());
             let allocated = size.saturating_sub(unused).saturating_sub(waiting);
             vdevs.push(VdevTotals { vdev: vdev.id, size: bytes(size), allocated: bytes(allocated) });
-            if vdev.ground != Ground::Log {
+            if vdev.ground.counts() {
                 all += size;
                 taken += allocated;
                 free += unused;

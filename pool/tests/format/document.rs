@@ -15,7 +15,7 @@ use pool::{
     format::{
         cache_segment, gang, intent,
         label::{
-            self, Compatibility, PoolState, caches,
+            self, Compatibility, PoolState, away, caches,
             classes::VdevClass,
             ends,
             out_of_use::{self, OutOfUse},
@@ -53,6 +53,7 @@ fn constants() -> BTreeMap<&'static str, u64> {
         ("MAX_CACHES", caches::MAX_CACHES as u64),
         ("MAX_ENDS", ends::MAX_ENDS as u64),
         ("MAX_OUT_OF_USE", out_of_use::MAX_OUT_OF_USE as u64),
+        ("MAX_AWAY", away::MAX_AWAY as u64),
         ("OutOfUse::Offline", OutOfUse::Offline.code().into()),
         ("OutOfUse::TooManyErrors", OutOfUse::TooManyErrors.code().into()),
         ("SEGMENT_SIZE", cache_segment::SEGMENT_SIZE),
@@ -61,6 +62,7 @@ fn constants() -> BTreeMap<&'static str, u64> {
         ("SEQUENCE_LIMIT", cache_segment::SEQUENCE_LIMIT),
         ("VdevClass::Log", VdevClass::Log.code().into()),
         ("VdevClass::Special", VdevClass::Special.code().into()),
+        ("VdevClass::Archive", VdevClass::Archive.code().into()),
         ("PoolState::Active", PoolState::Active as u64),
         ("PoolState::Exported", PoolState::Exported as u64),
         ("PoolState::Destroyed", PoolState::Destroyed as u64),

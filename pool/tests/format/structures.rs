@@ -136,6 +136,7 @@ fn the_sections() {
         spares: vec![SpareConfig { leaf: device(4) }],
         caches: vec![CacheConfig { leaf: device(5) }],
         out_of_use: BTreeMap::new(),
+        away: BTreeMap::new(),
         others: vec![(9, vec![0xaa, 0xbb])],
     };
     let mut coded = Vec::new();
@@ -157,10 +158,25 @@ fn the_ends_of_devices() {
 #[test]
 fn the_section_of_devices_out_of_use() {
     let out_of_use = BTreeMap::from([(Guid(0x1d02), OutOfUse::TooManyErrors), (Guid(0x1d05), OutOfUse::Offline)]);
-    let sections = Sections { out_of_use, others: vec![(6, vec![0xcc]), (9, vec![0xaa, 0xbb])], ..Sections::default() };
+    let sections = Sections { out_of_use, others: vec![(7, vec![0xcc]), (9, vec![0xaa, 0xbb])], ..Sections::default() };
     let mut coded = Vec::new();
     sections.encode(&mut coded);
     let bytes = golden::compare("sections-put-out", &coded);
+    assert_eq!(Sections::decode(&mut Reader::new(&bytes)), Ok(sections));
+}
+
+#[test]
+fn the_section_of_archives_that_are_away() {
+    let mark = |txg| Mark { epoch: Epoch(0xe001), txg: Txg(txg) };
+    let away = BTreeMap::from([
+        (Guid(0x1d07), Behind::at(mark(0x1230))),
+        (Guid(0x1d08), Behind { has: mark(0x1230), may_have: mark(0x1231) }),
+    ]);
+    let classes = BTreeMap::from([(VdevId(2), VdevClass::Archive)]);
+    let sections = Sections { classes, away, ..Sections::default() };
+    let mut coded = Vec::new();
+    sections.encode(&mut coded);
+    let bytes = golden::compare("sections-away", &coded);
     assert_eq!(Sections::decode(&mut Reader::new(&bytes)), Ok(sections));
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn role_of(vdev: VdevId, classes: &VdevClasses) -> VdevRole {
     match classes.get(&vdev) {
         Some(VdevClass::Special) => VdevRole::Special,
         Some(VdevClass::Log) => VdevRole::Log,
-        Some(VdevClass::Other(_)) | None => VdevRole::Normal,
+        Some(VdevClass::Archive | VdevClass::Other(_)) | None => VdevRole::Normal,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Classes of top-level vdevs in a label: log vdevs, and special vdevs for metadata.
+//! Classes of top-level vdevs in a label: log vdevs, special vdevs for metadata, and archives.
 //!
 //! ```text
 //! classes := count varint, each: vdev varint, class u8
@@ -18,6 +18,7 @@ pub type VdevClasses = BTreeMap<VdevId, VdevClass>;
 
 const LOG: u8 = 1;
 const SPECIAL: u8 = 2;
+const ARCHIVE: u8 = 3;
 
 /// The class of a top-level vdev that is not normal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +27,8 @@ pub enum VdevClass {
     Log,
     /// Metadata, and small records of datasets with `special_small_blocks`.
     Special,
+    /// Copies of blocks, and blocks released from the other vdevs.
+    Archive,
     /// A class unknown to this version: its code.
     Other(u8),
 }
@@ -37,6 +40,7 @@ impl VdevClass {
             0 => None,
             LOG => Some(VdevClass::Log),
             SPECIAL => Some(VdevClass::Special),
+            ARCHIVE => Some(VdevClass::Archive),
             code => Some(VdevClass::Other(code)),
         }
     }
@@ -46,6 +50,7 @@ impl VdevClass {
         match self {
             VdevClass::Log => LOG,
             VdevClass::Special => SPECIAL,
+            VdevClass::Archive => ARCHIVE,
             VdevClass::Other(code) => code,
         }
     }

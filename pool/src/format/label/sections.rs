@@ -15,6 +15,7 @@
 use crate::format::{
     codec::{Malformed, Reader, Writer, malformed},
     label::{
+        away::{self, AllAway},
         caches::{self, CacheConfig},
         classes::{self, VdevClasses},
         ends::{self, DeviceEnds},
@@ -31,11 +32,12 @@ const SPARES: u8 = 2;
 const CACHES: u8 = 3;
 const ENDS: u8 = 4;
 const OUT_OF_USE: u8 = 5;
+const AWAY: u8 = 6;
 
 /// All sections of a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sections {
-    /// The log and special vdevs.
+    /// The log, special and archive vdevs.
     pub classes: VdevClasses,
     /// The spares, in use or available.
     pub spares: Vec<SpareConfig>,
@@ -45,6 +47,8 @@ pub struct Sections {
     pub ends: DeviceEnds,
     /// Devices out of use, as far as no other field says why.
     pub out_of_use: AllOutOfUse,
+    /// Devices of archives that are away.
+    pub away: AllAway,
     /// Sections unknown to this version: kind and payload.
     pub others: Vec<(u8, Vec<u8>)>,
 }
@@ -58,6 +62,7 @@ impl Sections {
             (!self.caches.is_empty()).then(|| (CACHES, caches::encoded(&self.caches))),
             (!self.ends.is_empty()).then(|| (ENDS, ends::encoded(&self.ends))),
             (!self.out_of_use.is_empty()).then(|| (OUT_OF_USE, out_of_use::encoded(&self.out_of_use))),
+            (!self.away.is_empty()).then(|| (AWAY, away::encoded(&self.away))),
         ];
         let mut sections: Vec<_> = known.into_iter().flatten().chain(self.others.iter().cloned()).collect();
         sections.sort_by_key(|(kind, _)| *kind);
@@ -93,6 +98,7 @@ impl Sections {
                 CACHES => sections.caches = caches::decode(payload)?,
                 ENDS => sections.ends = ends::decode(payload)?,
                 OUT_OF_USE => sections.out_of_use = out_of_use::decode(payload)?,
+                AWAY => sections.away = away::decode(payload)?,
                 kind => sections.others.push((kind, payload.to_vec())),
             }
         }
@@ -108,9 +114,10 @@ mod tests {
     use crate::{
         format::{
             label::{LABEL_SIZE, classes::VdevClass, out_of_use::OutOfUse},
-            vdev_config::LeafConfig,
+            uberblock::Epoch,
+            vdev_config::{Behind, LeafConfig, Mark},
         },
-        units::{Guid, VdevId},
+        units::{Guid, Txg, VdevId},
     };
 
     fn leaf(guid: u64, path: String) -> LeafConfig {
@@ -139,7 +146,17 @@ mod tests {
     #[test]
     fn what_no_program_writes_is_refused() {
         let end = |end: u8| [1, 4, 10, 1, 5, 0, 0, 0, 0, 0, 0, 0, end];
-        let refused: [(&[u8], &str); 15] = [
+        let away = |devices: &[u8]| {
+            let mut bytes = vec![1, 6, 1 + 26 * devices.len() as u8, devices.len() as u8];
+            for device in devices {
+                bytes.extend([*device, 0, 0, 0, 0, 0, 0, 0]);
+                bytes.extend([[1, 0, 0, 0, 0, 0, 0, 0, 9], [1, 0, 0, 0, 0, 0, 0, 0, 10]].as_flattened());
+            }
+            bytes
+        };
+        let (ascending, twice, descending) = (away(&[7, 8]), away(&[7, 7]), away(&[8, 7]));
+        assert_eq!(decoded(&ascending).map(|sections| sections.away.len()), Ok(2));
+        let refused: [(&[u8], &str); 21] = [
             (&[17], "sections of a label"),
             (&[1, 4, 2, 0], "sections of a label"),
             (&[1, 0, 0], "order of sections"),
@@ -155,6 +172,12 @@ mod tests {
             (&[1, 5, 10, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0], "devices out of use"),
             (&[1, 5, 11, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0], "end of devices out of use"),
             (&[1, 5, 19, 2, 7, 0, 0, 0, 0, 0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1], "devices out of use"),
+            (&[1, 6, 1, 0], "devices of archives that are away"),
+            (&[1, 6, 2, 0x81, 2], "devices of archives that are away"),
+            (&twice, "devices of archives that are away"),
+            (&descending, "devices of archives that are away"),
+            (&[&[1, 6, 28], &ascending[3..30], &[0]].concat(), "devices of archives that are away"),
+            (&[&[1, 6, 28, 1], &ascending[4..30], &[0]].concat(), "end of the devices that are away"),
         ];
         for (bytes, what) in refused {
             assert_eq!(decoded(bytes), Err(Malformed { what }), "{bytes:?}");
@@ -179,16 +202,21 @@ mod tests {
             caches in prop::collection::btree_map(any::<u64>(), ".{0,40}", 0..6),
             ends in prop::collection::btree_map(any::<u64>(), 6u64..1 << 40, 0..6),
             out_of_use in prop::collection::btree_map(any::<u64>(), 1u8..9, 0..6),
-            others in prop::collection::btree_map(6u8.., prop::collection::vec(any::<u8>(), 0..20), 0..6),
+            away in prop::collection::btree_map(any::<u64>(), any::<(u64, u32, u64, u32)>(), 0..6),
+            others in prop::collection::btree_map(7u8.., prop::collection::vec(any::<u8>(), 0..20), 0..6),
         ) {
             let class = |code| VdevClass::from_code(code).unwrap();
             let why = |code| OutOfUse::from_code(code).unwrap();
+            let mark = |epoch, txg: u32| Mark { epoch: Epoch(epoch), txg: Txg(txg.into()) };
             let sections = Sections {
                 classes: classes.into_iter().map(|(id, code)| (VdevId(id), class(code))).collect(),
                 spares: spares.into_iter().map(|(guid, path)| SpareConfig { leaf: leaf(guid, path) }).collect(),
                 caches: caches.into_iter().map(|(guid, path)| CacheConfig { leaf: leaf(guid, path) }).collect(),
                 ends: ends.into_iter().map(|(guid, end)| (Guid(guid), end * LABEL_SIZE)).collect(),
                 out_of_use: out_of_use.into_iter().map(|(guid, code)| (Guid(guid), why(code))).collect(),
+                away: (away.into_iter())
+                    .map(|(guid, (has, at, may, then))| (Guid(guid), Behind { has: mark(has, at), may_have: mark(may, then) }))
+                    .collect(),
                 others: others.into_iter().collect(),
             };
             let mut bytes = encoded(&sections);
@@ -200,7 +228,7 @@ mod tests {
 
         #[test]
         fn garbage_never_panics_and_is_read_as_what_it_is_written_as(
-            bytes in prop::collection::vec(prop_oneof![0u8..6, any::<u8>()], 1..80),
+            bytes in prop::collection::vec(prop_oneof![0u8..7, any::<u8>()], 1..80),
         ) {
             let mut reader = Reader::new(&bytes);
             if let Ok(sections) = Sections::decode(&mut reader) {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::regions::{Packs, Regions, Targets};
 use crate::{
-    space::{chunk::Chunk, layout::Ground, state::Space},
+    space::{chunk::Chunk, state::Space},
     units::VdevId,
 };
 
@@ -80,7 +80,7 @@ impl Space {
             *slack.entry(chunk.unit).or_default() -= i64::from(allocated > 0);
         }
         let (mut spare, mut others, mut suits) = (0, 0, 0);
-        for vdev in layout.vdevs.iter().filter(|vdev| vdev.ground != Ground::Log) {
+        for vdev in layout.vdevs.iter().filter(|vdev| vdev.ground.counts()) {
             let is_other = |chunk: &&Arc<Chunk>| !vdev.is_closed(chunk.region()) && !regions.has(chunk);
             for chunk in vdev.chunks.iter().filter(is_other) {
                 others += 1;
