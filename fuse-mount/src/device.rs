@@ -163,6 +163,7 @@ fn device_problem(errno: Errno) -> String {
 mod tests {
     use super::*;
     use crate::mounts::{detach_dead, mounts};
+    use crate::options::Owner;
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     use std::io::IoSlice;
     use std::os::fd::AsFd;
@@ -197,10 +198,11 @@ mod tests {
     /// Mounts, lets the server die, and detaches the dead mount.
     fn check_mounting(mount: impl FnOnce(&Path, &MountOptions) -> OwnedFd) {
         let folder = tempfile::tempdir().unwrap();
-        let options = MountOptions { allow_other: false, ..MountOptions::new("tank/a b") };
+        let owner = Some(Owner::new(7));
+        let options = MountOptions { allow_other: false, owner, ..MountOptions::new("tank/a b") };
         let descriptor = mount(folder.path(), &options);
         let listed = mounts().unwrap().into_iter().find(|mounted| mounted.mountpoint == folder.path()).unwrap();
-        assert_eq!(listed.dataset, "tank/a b");
+        assert_eq!((listed.dataset.as_str(), listed.owner), ("tank/a b", owner));
         drop(descriptor);
         assert!(detach_dead(folder.path()).unwrap(), "nobody serves it");
         assert!(!detach_dead(folder.path()).unwrap(), "it is gone");

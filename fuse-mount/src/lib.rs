@@ -84,6 +84,6 @@ pub use device::available;
 pub use error::{Error, Result};
 pub use mountpoint::MountPoint;
 pub use mounts::{FS_TYPE, Mounted, Watch, detach, detach_dead, is_dead, mounted_at, mountpoints_below, mounts};
-pub use options::{MountOptions, Transport};
+pub use options::{MountOptions, Owner, Transport};
 pub use serving::{Serving, serve};
 pub use session::{Change, Mount, Unmount};

@@ -23,6 +23,7 @@ use rustix::mount::UnmountFlags;
 use crate::device::{DEVICE, fusermount};
 use crate::error::{Error, Result};
 use crate::mountpoint::unmount;
+use crate::options::Owner;
 
 /// The part of the type after `fuse.`.
 pub(crate) const SUBTYPE: &str = "cenote";
@@ -45,6 +46,8 @@ pub struct Mounted {
     pub device: (u32, u32),
     /// The mount's flags, as in `ro,nosuid,relatime`.
     pub flags: String,
+    /// The owner; `None` for mounts of earlier versions.
+    pub owner: Option<Owner>,
 }
 
 /// Notices changes of the list of mounts of this process's mount namespace. Copies of a mount in other namespaces are
@@ -87,6 +90,7 @@ struct Place {
     flags: String,
     fs_type: String,
     source: String,
+    owner: Option<Owner>,
 }
 
 /// Every mounted dataset, in the order of mounting.
@@ -236,8 +240,8 @@ fn refused(mountpoint: &Path, cause: std::io::Error) -> Error {
 impl Place {
     /// The mounted dataset; `None` for other file systems.
     fn dataset(self) -> Option<Mounted> {
-        let Place { mountpoint, device, flags, fs_type, source } = self;
-        (fs_type == FS_TYPE).then_some(Mounted { mountpoint, dataset: source, device, flags })
+        let Place { mountpoint, device, flags, fs_type, source, owner } = self;
+        (fs_type == FS_TYPE).then_some(Mounted { mountpoint, dataset: source, device, flags, owner })
     }
 }
 
@@ -253,6 +257,7 @@ fn parse(line: &[u8]) -> Option<Place> {
         flags: text(5)?,
         fs_type: text(separator + 1)?,
         source: text(separator + 2)?,
+        owner: text(separator + 3).and_then(|options| Owner::of(&options)),
     })
 }
 
@@ -298,7 +303,9 @@ mod tests {
         assert_eq!(mounted.mountpoint, Path::new(r"/mnt/my files\x"));
         assert_eq!(mounted.dataset, "tank/home");
         assert_eq!(mounted.device, (0, 45));
-        assert_eq!(mounted.flags, "rw,relatime");
+        assert_eq!((mounted.flags.as_str(), mounted.owner), ("rw,relatime", None));
+        let line = b"36 35 0:45 / /mnt rw - fuse.cenote tank rw,user_id=0,max_read=1073741825";
+        assert_eq!(parse(line).unwrap().owner, Some(Owner::new(1)));
     }
 
     #[test]
@@ -324,6 +331,7 @@ mod tests {
                 flags: "rw".into(),
                 fs_type: "tmpfs".into(),
                 source: "none".into(),
+                owner: None,
             };
             let all = [("/", 1), ("/mnt/a", 2), ("/mnt/a", 7)];
             standing_in(all.iter().chain(later).map(place).collect(), (0, 7), Path::new("/mnt/a"))

@@ -32,6 +32,37 @@ impl Transport {
     }
 }
 
+/// The owner of a mount, as a number that stays in the list of mounts after the death of the server.
+///
+/// Of all options of FUSE that do not change a mount, only the largest size of a read holds a number. So the number is
+/// a size above every real size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(u32);
+
+impl Owner {
+    /// Smallest number: no read is as large as 1 GiB.
+    const LEAST: u32 = 1 << 30;
+
+    /// An owner with this hash of its identity.
+    pub fn new(hash: u64) -> Owner {
+        Owner((hash as u32 ^ (hash >> 32) as u32) % Owner::LEAST | Owner::LEAST)
+    }
+
+    /// The owner in the options of a mount; `None` for a mount without one.
+    pub(crate) fn of(options: &str) -> Option<Owner> {
+        let number = options.split(',').find_map(|option| option.strip_prefix(OWNER))?.parse().ok()?;
+        (number >= Owner::LEAST).then_some(Owner(number))
+    }
+
+    /// The option, after a comma; empty without an owner.
+    fn option(owner: Option<Owner>) -> String {
+        owner.map(|Owner(number)| format!(",{OWNER}{number}")).unwrap_or_default()
+    }
+}
+
+/// The option with the number of an [`Owner`].
+const OWNER: &str = "max_read=";
+
 /// The name and permissions of a mount. Fields are named after the properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
@@ -62,6 +93,8 @@ pub struct MountOptions {
     pub xattr: bool,
     /// The transport; `None`: io_uring if available, else `/dev/fuse`.
     pub transport: Option<Transport>,
+    /// The owner of the mount, if the mount must be found after the death of its server.
+    pub owner: Option<Owner>,
 }
 
 impl MountOptions {
@@ -90,6 +123,7 @@ impl MountOptions {
             // An access control list is an extended attribute.
             xattr: values.get(&XATTR) || acl,
             transport: None,
+            owner: None,
         }
     }
 
@@ -112,7 +146,7 @@ impl MountOptions {
         if self.allow_other {
             data.push_str(",allow_other");
         }
-        data
+        data + &Owner::option(self.owner)
     }
 
     /// The options for `fusermount3 -o`, which adds the identity itself, and always `nosuid` and `nodev`.
@@ -129,7 +163,7 @@ impl MountOptions {
         for (_, name) in switches.into_iter().filter(|(on, _)| *on) {
             write!(options, ",{name}").expect("writing to a string does not fail");
         }
-        options
+        options + &Owner::option(self.owner)
     }
 }
 
@@ -169,6 +203,20 @@ mod tests {
             MountOptions { allow_other: true, ..options() }.kernel_data(5, 0o40755, 0, 0),
             "fd=5,rootmode=40755,user_id=0,group_id=0,default_permissions,allow_other"
         );
+    }
+
+    #[test]
+    fn the_owner_is_read_from_the_list_of_mounts() {
+        for hash in [0, 1, 1 << 30, u64::MAX] {
+            let owner = Some(Owner::new(hash));
+            let options = MountOptions { owner, ..options() };
+            assert_eq!(Owner::of(&options.kernel_data(5, 0o40755, 0, 0)), owner);
+            assert_eq!(Owner::of(&options.fusermount_options()), owner);
+        }
+        assert_ne!(Owner::new(1), Owner::new(1 << 33));
+        for other in ["rw,user_id=0", "rw,max_read=131072", "rw,max_read=x", "rw,max_read=4294967296", ""] {
+            assert_eq!(Owner::of(other), None, "{other}");
+        }
     }
 
     #[test]

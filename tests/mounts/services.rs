@@ -46,6 +46,23 @@ fn a_service_that_died_is_missed_by_name() {
 }
 
 #[test]
+fn a_dead_mount_is_detached_by_its_owner_alone() {
+    let Some(lab) = mounted(&["tank"]) else { return };
+    let Some(other) = mounted(&["tank"]) else { return };
+    for lab in [&lab, &other] {
+        lab.kill("tank");
+        wait_until("the mount is dead", || rustix::fs::statvfs(lab.mount("tank")).is_err());
+    }
+    other.pool(&["import", "tank"]);
+    assert_eq!(mounts_on(&other.mount("tank")).len(), 1);
+    assert_eq!(mounts_on(&lab.mount("tank")).len(), 1, "the pool of the same name of another owner was detached");
+    assert!(rustix::fs::statvfs(lab.mount("tank")).is_err());
+    lab.pool(&["import", "tank"]);
+    assert_eq!(mounts_on(&lab.mount("tank")).len(), 1);
+    assert!(rustix::fs::statvfs(lab.mount("tank")).is_ok());
+}
+
+#[test]
 fn a_stopped_service_does_not_block_listing_other_mounts() {
     let Some(lab) = mounted(&["tank", "pond"]) else { return };
     let stopped = Stopped::new(lab.service("tank").unwrap());

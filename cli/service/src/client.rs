@@ -333,7 +333,7 @@ impl Client {
         self.close_opened()?;
         let has_crashed = self.has_crashed(lock.pool());
         if has_crashed {
-            detach_dead_mounts(lock.pool());
+            detach_dead_mounts(&self.registry, lock.pool());
         }
         self.start_service(lock)?;
         if has_crashed && let Err(failure) = self.have_mounted(known) {

@@ -262,6 +262,11 @@ impl Registry {
         }
     }
 
+    /// The folder of the registry files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Path of the file with the remembered mounts of a pool, made with mount(8).
     pub fn mounts(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.mounts"))

@@ -96,7 +96,7 @@ fn restart(client: &Client, pool: &str) -> Result<Option<Child>, Failure> {
     let lock = client.lock(pool)?;
     // During the wait for the lock, a command may have exported the pool or restarted its service.
     let Some(known) = client.registry.get(pool)?.filter(|_| !client.is_served(pool)) else { return Ok(None) };
-    detach_dead_mounts(pool);
+    detach_dead_mounts(&client.registry, pool);
     let service = spawn::launch(&client.places, pool, spawn::shared(&lock)?)?;
     have_mounted(client, &known);
     Ok(Some(service))

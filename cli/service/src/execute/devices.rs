@@ -32,13 +32,12 @@ pub(crate) fn host() -> (u64, String) {
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let number = machine.trim().get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     // Without a machine id, the host id is a hash of the host name.
-    let of_name = || name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| fnv(hash, byte));
-    (number.unwrap_or_else(of_name), name)
+    (number.unwrap_or_else(|| hash(name.as_bytes())), name)
 }
 
-/// One step of the 64-bit FNV-1a hash.
-fn fnv(hash: u64, byte: u8) -> u64 {
-    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+/// The 64-bit FNV-1a hash.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// Opens and locks all devices of a pool; an error if any is missing.

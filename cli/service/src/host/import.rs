@@ -126,7 +126,7 @@ impl Client {
             }
             return exists();
         }
-        detach_dead_mounts(name);
+        detach_dead_mounts(&self.registry, name);
         let known = KnownPool {
             devices: devices_now(&known, import)?,
             read_only: given(&import.assignments, &READONLY).unwrap_or(known.read_only),

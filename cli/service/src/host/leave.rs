@@ -29,7 +29,7 @@ impl Client {
             Err(failure) if !failure.is_unavailable() || self.is_served(pool) => return Err(failure),
             Ok(None) | Err(_) => {}
         }
-        detach_dead_mounts(pool);
+        detach_dead_mounts(&self.registry, pool);
         // A socket left by a crash must not look like a crash again.
         let _ = std::fs::remove_file(self.places.socket(pool));
         Ok(false)

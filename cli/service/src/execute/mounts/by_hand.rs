@@ -26,7 +26,10 @@ use parking_lot::Mutex;
 use protocol::{Assignment, Failure, given};
 
 use super::{Active, Manner, Mounts, Unmounted, clear_way};
-use crate::remembered::{self, Asked, Remembered};
+use crate::{
+    dead_mounts,
+    remembered::{self, Asked, Remembered},
+};
 
 /// The memory of mounts by mount(8).
 #[derive(Default)]
@@ -147,6 +150,9 @@ impl Mounts {
         let boot = remembered::boot();
         let is_of_boot = |one: &&Remembered| one.asked.as_ref().is_none_or(|asked| asked.boot == boot);
         let pending = says.iter().filter(is_of_boot).cloned().collect();
+        if let Some(registry) = file.parent() {
+            self.owner.get_or_init(|| dead_mounts::owner(registry));
+        }
         *self.memory.0.lock() = Some(Written { file, pending, says });
     }
 

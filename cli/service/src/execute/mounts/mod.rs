@@ -28,7 +28,11 @@ mod plan;
 mod snapshots;
 mod unmount;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use dataset::{
     admin::{Datasets, Mount as Note},
@@ -36,7 +40,7 @@ use dataset::{
     name::{DatasetName, Name},
     property::{CanMount, Source, dataset::MOUNTPOINT},
 };
-use fuse_mount::{Mount, MountOptions, MountPoint, Snapshots, Transport, Watch};
+use fuse_mount::{Mount, MountOptions, MountPoint, Owner, Snapshots, Transport, Watch};
 use parking_lot::Mutex;
 use protocol::{Assignment, Failure, MountRecord};
 
@@ -102,13 +106,16 @@ pub(crate) struct Mounts {
     left: Mutex<Vec<(u64, Active)>>,
     watch: Watch,
     memory: Memory,
+    /// The owner of the mounts, which finds them after a crash of the service.
+    owner: OnceLock<Owner>,
 }
 
 impl Mounts {
     /// A table without mounts.
     pub(crate) fn new(datasets: Arc<Datasets>, places: Places, read_only: bool) -> Mounts {
         let (table, turn, left) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Mounts { datasets, places, read_only, table, turn, left, watch: Watch::default(), memory: Memory::default() }
+        let (watch, memory, owner) = (Watch::default(), Memory::default(), OnceLock::new());
+        Mounts { datasets, places, read_only, table, turn, left, watch, memory, owner }
     }
 
     /// The mounted datasets, by name.
@@ -254,7 +261,7 @@ impl Mounts {
     ) -> Result<(), Failure> {
         // Planned again: the recorded temporary values change the options.
         let plan = if how.temporary.is_empty() { plan.clone() } else { self.plan_with(&plan.name, how.temporary)? };
-        let options = MountOptions { transport: transport()?, ..plan.options };
+        let options = MountOptions { transport: transport()?, owner: self.owner.get().copied(), ..plan.options };
         let mount = Mount::new(fs, snapshots, path, &options).map_err(|error| Failure::new(error.to_string()))?;
         let by_hand = how.at.is_some();
         let by_default =
