@@ -28,7 +28,7 @@ use pool::{
     txg::{Head, Plain},
 };
 use protocol::{
-    Assignment, Call, Chain, DatasetRequest, DeviceRequest, Failure, FileRequest, Location, Part, Progress,
+    Assignment, Call, Chain, DatasetRequest, DeviceRequest, Failure, FileRequest, ListRange, Location, Part, Progress,
     PropertyRecord, Reply, Request, Said, ServiceRequest, StreamRequest, VdevKind, VdevRole, VdevSpec, VdevTreeSpec,
     frame::{self, MAX_CALL},
 };
@@ -245,6 +245,7 @@ fn messages(seeds: &mut Seeds) {
                 depth: Some(3),
                 kinds: Kinds::ALL_DATASETS,
                 properties: vec!["used".into()],
+                range: Some(ListRange { skip: 1, most: 2 }),
             }
             .into(),
         ),

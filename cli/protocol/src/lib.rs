@@ -177,6 +177,7 @@ mod tests {
             depth: None,
             kinds: Kinds::ALL_DATASETS,
             properties: vec!["used".into()],
+            range: Some(ListRange { skip: 100, most: 7 }),
         };
         let call = Call::new("fs list", request);
         assert_eq!(there_and_back(&call), call);

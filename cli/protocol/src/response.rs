@@ -26,6 +26,8 @@ pub enum Response {
     Losses(LossReport),
     /// Recorded events, oldest first.
     Events(Vec<EventRecord>),
+    /// Number of entries of a list, with those outside of the requested part.
+    Listed(u64),
     /// Number of events cleared.
     Cleared(u64),
     /// Result of scrubbing a part.

@@ -27,6 +27,7 @@
 //! 11  states are values of one type; a copy into a dataset can refuse links;
 //!     properties, renames and rollbacks have a dry run; initialization is a job;
 //!     a status has alerts
+//! 12  a list can be asked for in parts
 //! ```
 
 use std::{cmp::Ordering, io};
@@ -36,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Call, Exit, Failure, Kind, frame};
 
 /// Version of this code. Every change of the messages on the socket increments the version.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// A call as encoded on the socket.
 #[derive(Serialize, Deserialize)]

@@ -49,6 +49,17 @@ impl App {
         request: impl Into<Request>,
         (most, keep): (usize, fn(T) -> Option<U>),
     ) -> Result<Vec<U>, Failure> {
+        self.list_part(visitor, pool, request, (most, keep)).await.map(|(records, _)| records)
+    }
+
+    /// As [`App::list`], with the number of all records; a request for a part has more than those that are read.
+    pub(crate) async fn list_part<T: Chained + 'static, U: Send + 'static>(
+        self: &Arc<App>,
+        visitor: &Visitor,
+        pool: &str,
+        request: impl Into<Request>,
+        (most, keep): (usize, fn(T) -> Option<U>),
+    ) -> Result<(Vec<U>, usize), Failure> {
         let request = request.into();
         // The semaphore is never closed.
         let _place = self.lists.acquire().await;
@@ -96,13 +107,13 @@ pub(crate) fn silent(pool: &str, silence: Duration) -> Failure {
     Failure::cannot("use", pool, reason).hint(format!("to see its state: pool status {pool}"))
 }
 
-/// What `keep` keeps of the records of an answer in parts, at most `most`.
+/// What `keep` keeps of the records of an answer in parts, at most `most`; and the number of records of the list.
 pub(crate) fn collect<T: Chained, U>(
     executor: &mut dyn Executor,
     pool: &str,
     request: Request,
     (most, keep): (usize, fn(T) -> Option<U>),
-) -> Result<Vec<U>, Failure> {
+) -> Result<(Vec<U>, usize), Failure> {
     let (mut records, mut chain) = (Vec::new(), Chain::default());
     let mut is_full = false;
     let answer = executor.call(pool, request, None, &mut |said| {
@@ -117,10 +128,12 @@ pub(crate) fn collect<T: Chained, U>(
         }
         Ok(None)
     });
-    match answer {
-        Ok(Response::Done) => Ok(records),
-        Ok(_) => Err(unexpected_answer()),
-        Err(_) if is_full => Ok(records),
-        Err(failure) => Err(failure),
-    }
+    let total = match answer {
+        Ok(Response::Done) => records.len(),
+        Ok(Response::Listed(total)) => usize::try_from(total).unwrap_or(usize::MAX),
+        Ok(_) => return Err(unexpected_answer()),
+        Err(_) if is_full => records.len(),
+        Err(failure) => return Err(failure),
+    };
+    Ok((records, total))
 }

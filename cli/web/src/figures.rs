@@ -296,8 +296,10 @@ fn list(app: &App, pool: &str) -> Result<Vec<DatasetRecord>, Failure> {
         depth: None,
         kinds: Kinds::FILESYSTEM,
         properties: DATASET.map(|(property, ..)| property.to_owned()).to_vec(),
+        range: None,
     };
     crate::ask::collect(&mut *app.reader(app.config.owner), pool, request.into(), (crate::ask::MOST, Some))
+        .map(|(records, _)| records)
 }
 
 /// The content type of the line protocol.

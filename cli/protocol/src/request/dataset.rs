@@ -9,12 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Assignment;
 
+/// A part of a long list. Entries outside of the part are counted, and cost little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListRange {
+    /// Number of entries before the part.
+    pub skip: u64,
+    /// Maximum number of entries in the part.
+    pub most: u64,
+}
+
 /// A request about datasets, snapshots and bookmarks, with their properties. The comment on each variant
 /// ends with the [`Response`](crate::Response) it expects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DatasetRequest {
     /// Datasets and their properties. Parts of `Datasets`, parents before children, snapshots in order of creation
-    /// after their dataset; then `Done`.
+    /// after their dataset; then `Done`, or `Listed` for a range.
     List {
         /// Dataset, snapshot or bookmark to begin with; `None` for the pool's root.
         root: Option<Name>,
@@ -25,6 +34,8 @@ pub enum DatasetRequest {
         /// Property names with aliases resolved; empty for all applicable native and user properties. A record omits
         /// properties that do not apply.
         properties: Vec<String>,
+        /// The part of the list to send; `None` for all.
+        range: Option<ListRange>,
     },
     /// Create a file system and mount it. `Created`
     Create {

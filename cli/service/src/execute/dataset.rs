@@ -10,7 +10,7 @@ use dataset::{
         dataset::{MOUNTPOINT, READONLY},
     },
 };
-use protocol::{Assignment, DatasetRecord, DestroyRecord, Failure, PropertyRecord, UnmountTarget};
+use protocol::{Assignment, DatasetRecord, DestroyRecord, Failure, ListRange, PropertyRecord, UnmountTarget};
 
 use super::{
     job::Job,
@@ -26,15 +26,15 @@ use super::{
 const MOST_SINCE: usize = 32;
 
 impl OpenPool {
-    /// Sends the list in parts, so this process never holds the whole list.
+    /// Sends the list in parts, so this process never holds the whole list. Returns the number of entries, with those
+    /// outside of the range.
     pub(super) fn list(
         &self,
         root: Option<Name>,
-        depth: Option<u32>,
-        kinds: Kinds,
+        (depth, kinds, range): (Option<u32>, Kinds, Option<ListRange>),
         properties: &[String],
         job: &mut Job<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<u64, Failure> {
         // A user may have unmounted a dataset without the pool's service, and `mounted` is a property.
         self.mounts.iter().for_each(|mounts| mounts.drop_ended());
         let what = root.as_ref().map_or_else(|| self.name().to_string(), Name::to_string);
@@ -48,6 +48,9 @@ impl OpenPool {
             return Err(Failure::cannot("list", &what, why));
         }
         let mut listing = self.datasets.begin_list(&request, &since);
+        if let Some(ListRange { skip, most }) = range {
+            listing.restrict(skip, most);
+        }
         let mut parts = Parts::default();
         while let Some(step) = self.datasets.list_step(&mut listing).or_refused("open", &what)? {
             for listed in &step {
@@ -55,7 +58,8 @@ impl OpenPool {
                 parts.push(self.dataset_record(listed, &properties, job)?, job)?;
             }
         }
-        parts.finish(job)
+        parts.finish(job)?;
+        Ok(listing.total())
     }
 
     fn dataset_record(&self, listed: &Listed, names: &[String], job: &Job<'_>) -> Result<DatasetRecord, Failure> {

@@ -94,8 +94,9 @@ impl OpenPool {
 
     fn about_datasets(&self, request: DatasetRequest, job: &mut Job<'_>) -> Result<Response, Failure> {
         match request {
-            DatasetRequest::List { root, depth, kinds, properties } => {
-                self.list(root, depth, kinds, &properties, job).map(done)
+            DatasetRequest::List { root, depth, kinds, properties, range } => {
+                let total = self.list(root, (depth, kinds, range), &properties, job)?;
+                Ok(range.map_or(Response::Done, |_| Response::Listed(total)))
             }
             DatasetRequest::Create { name, parents, assignments, no_mount, dry_run } => {
                 self.create_dataset(&name, parents, &assignments, no_mount, dry_run).map(Response::Created)

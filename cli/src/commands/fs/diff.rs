@@ -85,6 +85,7 @@ fn top_of(name: &Name, context: &mut Context<'_>) -> Result<String, Failure> {
         depth: Some(0),
         kinds: Kinds::FILESYSTEM,
         properties: vec![MOUNTED.name.into(), MOUNTPOINT.name.into()],
+        range: None,
     };
     let mut list = HashMap::new();
     context.call_for_each(dataset.pool(), request, &mut |record: DatasetRecord, _| {

@@ -79,6 +79,7 @@ fn below(name: &DatasetName, context: &mut Context<'_>) -> Result<Vec<DatasetNam
         depth: None,
         kinds: Kinds::FILESYSTEM,
         properties: [canmount, mountpoint, mounted].map(str::to_owned).to_vec(),
+        range: None,
     };
     let mut found = Vec::new();
     context.call_for_each(name.pool(), request, &mut |record: DatasetRecord, _| {

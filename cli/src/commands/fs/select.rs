@@ -67,6 +67,7 @@ fn requests(
         depth,
         kinds,
         properties: selection.properties.clone(),
+        range: None,
     };
     if selection.names.is_empty() {
         let kinds = selection.kinds.unwrap_or(selection.default_kinds);

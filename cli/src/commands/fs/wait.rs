@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return Err(Failure::cannot("wait for", &arguments.name, "this names no file system"));
     };
     let (root, properties) = (Some(Name::Dataset(name.clone())), vec![TYPE.name.to_owned()]);
-    let request = DatasetRequest::List { root, depth: Some(0), kinds: Kinds::FILESYSTEM, properties };
+    let request = DatasetRequest::List { root, depth: Some(0), kinds: Kinds::FILESYSTEM, properties, range: None };
     context.call_for_each(name.pool(), request, &mut |_: DatasetRecord, _| Ok(()))?;
     loop {
         let Response::Activities(records) = context.call(name.pool(), PoolRequest::Activities)? else {

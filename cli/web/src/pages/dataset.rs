@@ -11,7 +11,7 @@ use dataset::property::dataset::{
 use dataset::property::{Kinds, Precision, Property, Source, Syntax};
 use futures_util::future::try_join3;
 use maud::{Markup, html};
-use protocol::{DatasetRecord, DatasetRequest, Failure, PropertyRecord};
+use protocol::{DatasetRecord, DatasetRequest, Failure, ListRange, PropertyRecord};
 use serde::Deserialize;
 
 use super::page::Page;
@@ -58,30 +58,33 @@ pub(crate) async fn show(
 
 async fn content(app: &Arc<App>, visitor: &Visitor, name: &str, from: &Parts) -> Result<Markup, Failure> {
     let dataset: DatasetName = name.parse().map_err(|error| Failure::cannot("show", name, error))?;
-    let list = |depth, kinds, properties: &[&str]| DatasetRequest::List {
+    let list = |depth, kinds, properties: &[&str], range| DatasetRequest::List {
         root: Some(dataset.clone().into()),
         depth: Some(depth),
         kinds,
         properties: properties.iter().map(|name| (*name).to_owned()).collect(),
+        range,
     };
     let pool = dataset.pool();
-    // A service answers several requests at a time.
-    let (own, mut children, mut snapshots) = try_join3(
-        app.list::<DatasetRecord, _>(visitor, pool, list(0, Kinds::FILESYSTEM, &[]), (1, Some)),
-        app.list(visitor, pool, list(1, Kinds::FILESYSTEM, &CHILD), (MOST, Row::of)),
-        app.list(visitor, pool, list(1, Kinds::SNAPSHOT, &SNAPSHOT), (MOST, Row::of)),
+    // The first entry is the file system itself.
+    let shown = ListRange { skip: (from.children as u64).saturating_add(1), most: ROWS as u64 };
+    // A service answers several requests at a time. The time line shows all snapshots.
+    let (own, (children, listed), mut snapshots) = try_join3(
+        app.list::<DatasetRecord, _>(visitor, pool, list(0, Kinds::FILESYSTEM, &[], None), (1, Some)),
+        app.list_part(visitor, pool, list(1, Kinds::FILESYSTEM, &CHILD, Some(shown)), (MOST, Row::of)),
+        app.list(visitor, pool, list(1, Kinds::SNAPSHOT, &SNAPSHOT, None), (MOST, Row::of)),
     )
     .await?;
     let own = own.into_iter().next().ok_or_else(|| Failure::no_dataset(name))?;
-    children.retain(|child| &*child.name != name);
+    let below = listed.saturating_sub(1);
     snapshots.retain(|snapshot| snapshot.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('@')));
     snapshots.reverse();
     Ok(html! {
         (summary(&own))
         (controls(visitor, &own))
         section aria-labelledby="children" {
-            h2 id="children" { "File systems below (" (children.len()) ")" }
-            (child_table(name, &children, from))
+            h2 id="children" { "File systems below (" (below) ")" }
+            (child_table(&own, &children, below, from))
             (create(visitor, name))
         }
         section aria-labelledby="snapshots" {
@@ -224,15 +227,15 @@ fn take(visitor: &Visitor, name: &str) -> Markup {
     )
 }
 
-fn child_table(name: &str, children: &[Row], from: &Parts) -> Markup {
-    let most = children.iter().map(|child| child.used).max().unwrap_or(0).max(1);
-    let shown = children.iter().skip(from.children).take(ROWS);
+/// A part of the children, with their shares of the space that the file system uses. `total` children exist.
+fn child_table(own: &DatasetRecord, children: &[Row], total: usize, from: &Parts) -> Markup {
+    let (name, most) = (own.name.as_str(), number(own, USED.name).max(1));
     html! {
-        @if !children.is_empty() {
+        @if total > 0 {
             div.wide { table {
                 thead { tr { @for head in ["Name", "Used", "Share", "Available", "Referenced", "Mountpoint"] { th scope="col" { (head) } } } }
                 tbody {
-                    @for child in shown {
+                    @for child in children {
                         tr {
                             th scope="row" { a href=(parts::dataset_address(&child.name)) { (child.leaf()) } }
                             td.nowrap { (parts::bytes(child.used)) }
@@ -244,7 +247,7 @@ fn child_table(name: &str, children: &[Row], from: &Parts) -> Markup {
                     }
                 }
             } }
-            (pager(children.len(), from.children, "children", |children| format!("{}?children={children}&snapshots={}#children", parts::dataset_address(name), from.snapshots)))
+            (pager(total, from.children, "children", |children| format!("{}?children={children}&snapshots={}#children", parts::dataset_address(name), from.snapshots)))
         }
     }
 }

@@ -32,6 +32,7 @@ async fn content(app: &Arc<App>, visitor: &Visitor, name: &str) -> Result<Markup
         depth: Some(0),
         kinds: Kinds::SNAPSHOT,
         properties: Vec::new(),
+        range: None,
     };
     let dataset = snapshot.dataset();
     let own: Vec<DatasetRecord> = app.list(visitor, dataset.pool(), list, (1, Some)).await?;

@@ -107,8 +107,43 @@ pub struct Listing {
     since: Arc<[String]>,
     room: u64,
     written: Since,
+    /// Number of entries still to leave out, and of entries to list after those.
+    skip: u64,
+    most: u64,
+    /// Number of entries so far, with those left out.
+    total: u64,
     /// The remaining work; the next item is last.
     todo: Vec<Todo>,
+}
+
+impl Listing {
+    /// Lists only `most` entries after the first `skip`. The others are counted, and cost little.
+    pub fn restrict(&mut self, skip: u64, most: u64) {
+        (self.skip, self.most) = (skip, most);
+    }
+
+    /// The number of entries so far, listed or left out.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Counts `count` entries in a row, and returns how many of them are left out before one is listed.
+    fn pass(&mut self, count: u64) -> u64 {
+        let left_out = if self.most == 0 { count } else { count.min(self.skip) };
+        self.skip -= self.skip.min(left_out);
+        self.total += left_out;
+        left_out
+    }
+
+    /// Counts an entry, and says whether to list the entry.
+    fn admits(&mut self) -> bool {
+        if self.pass(1) == 1 {
+            return false;
+        }
+        self.most -= 1;
+        self.total += 1;
+        true
+    }
 }
 
 /// A remaining part of a walk.
@@ -148,6 +183,9 @@ impl Datasets {
             since: since.into(),
             room: self.engine().available_soon(),
             written: Since::default(),
+            skip: 0,
+            most: u64::MAX,
+            total: 0,
             todo: roots.into_iter().rev().map(Todo::Root).collect(),
         }
     }
@@ -213,6 +251,11 @@ impl Walk<'_, '_> {
         self.listing.kinds.intersects(kind)
     }
 
+    /// Whether nothing below a level is listed.
+    fn is_last(&self, depth: usize) -> bool {
+        self.listing.depth.is_some_and(|most| depth >= most)
+    }
+
     fn visit(&mut self, todo: Todo) -> Result<()> {
         match todo {
             Todo::Root(name) => self.root(&name),
@@ -260,16 +303,19 @@ impl Walk<'_, '_> {
     }
 
     fn dataset(&mut self, id: u64, depth: usize) -> Result<()> {
-        if self.wants(Kinds::FILESYSTEM) {
+        if self.wants(Kinds::FILESYSTEM) && self.listing.admits() {
             let row: DatasetRow = self.tx.row(dataset_key(id))?;
             let place = self.place(id)?;
             self.push_dataset(id, &place.name, &row, &place.effective)?;
         }
-        if self.listing.depth.is_some_and(|most| depth >= most) {
+        if self.is_last(depth) {
             return Ok(());
         }
-        let todo = Todo::Children { of: id, ids: self.children(id)?, at: 0, depth: depth + 1 };
-        self.listing.todo.push(todo);
+        // Of the children on the last level only the file systems themselves can be listed.
+        if self.wants(Kinds::FILESYSTEM) || !self.is_last(depth + 1) {
+            let todo = Todo::Children { of: id, ids: self.children(id)?, at: 0, depth: depth + 1 };
+            self.listing.todo.push(todo);
+        }
         if self.wants(Kinds::BOOKMARK) {
             let mut rows = self.tx.rows::<Bookmark>(keys(id, kind::BOOKMARK))?;
             rows.sort_by_key(|(_, row)| row.createtxg);
@@ -299,6 +345,11 @@ impl Walk<'_, '_> {
     }
 
     fn next_child(&mut self, of: u64, ids: Arc<[u64]>, at: usize, depth: usize) -> Result<()> {
+        let passed = match self.is_last(depth) {
+            true => self.listing.pass((ids.len() - at) as u64) as usize,
+            false => 0,
+        };
+        let at = at + passed;
         let Some(id) = ids.get(at).copied() else { return Ok(()) };
         self.listing.todo.push(Todo::Children { of, ids, at: at + 1, depth });
         let row = self.tx.find::<DatasetRow>(dataset_key(id))?;
@@ -350,6 +401,9 @@ impl Walk<'_, '_> {
     }
 
     fn snapshot(&mut self, id: u64, row: SnapshotRow) -> Result<()> {
+        if !self.listing.admits() {
+            return Ok(());
+        }
         let place = self.place(row.dataset)?;
         let name = Name::Snapshot(place.name.snapshot(&row.name).map_err(|error| Error::damaged(id, error))?);
         let before = match row.previous {
@@ -387,6 +441,9 @@ impl Walk<'_, '_> {
     }
 
     fn bookmark(&mut self, id: u64, name: Name, row: Bookmark) {
+        if !self.listing.admits() {
+            return;
+        }
         let facts = Facts::Bookmark(row);
         let (effective, received, written_since) = (Effective::default(), BTreeMap::new(), BTreeMap::new());
         self.found.push(Listed { name, kind: Kinds::BOOKMARK, id, facts, effective, received, written_since });

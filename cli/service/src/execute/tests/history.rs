@@ -353,6 +353,7 @@ fn nothing(tried: &Tried) {
         depth: None,
         kinds: dataset::property::Kinds::ALL_DATASETS,
         properties: Vec::new(),
+        range: None,
     });
     tried.quiet(MountRequest::Mounts);
     tried.quiet(MountRequest::FileCounters);
