@@ -153,7 +153,8 @@ fn a_target_that_hangs_delays_no_command() {
         return;
     }
     let lab = Lab::new();
-    plant(&lab, "bin/hangs", "#!/bin/sh\nsleep 1000 & wait\n", 0o755);
+    let hangs = format!("#!/bin/sh\nsleep 1000 &\necho $! >>{}\nwait\n", lab.at("hanging"));
+    plant(&lab, "bin/hangs", &hangs, 0o755);
     let text = format!("[[mail]]\nto = 'root'\nevents = ['*']\nprogram = '{}'\n", lab.at("bin/hangs"));
     plant(&lab, "config/notify.toml", &text, 0o600);
     lab.create("tank", "128M");
@@ -161,8 +162,17 @@ fn a_target_that_hangs_delays_no_command() {
     for number in 0..10 {
         lab.fs(&["create", &format!("tank/{number}")]);
     }
+    wait_until("the program hangs", || fs::read_to_string(lab.path("hanging")).is_ok_and(|text| text.ends_with('\n')));
     lab.pool(&["export", "tank"]);
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // The program ends with the service, and so do its children.
+    let hanging = fs::read_to_string(lab.path("hanging")).unwrap();
+    wait_until("the program has ended", || {
+        hanging.lines().all(|process| {
+            let state = fs::read_to_string(format!("/proc/{process}/stat"));
+            state.is_err() || state.is_ok_and(|state| state.contains(") Z "))
+        })
+    });
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod failure;
 pub mod frame;
 mod host;
 mod job;
+pub mod manager;
 mod place;
 mod record;
 mod request;

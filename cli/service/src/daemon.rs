@@ -80,6 +80,7 @@ pub(super) fn serve(places: &Places, name: &str) -> Result<(), Failure> {
     }
     let ended = server::run(listener, owned.clone());
     let closed = owned.close_in_the_end();
+    hooks::end_all();
     tracing::info!("pool '{name}' is closed: {ended:?}, {closed:?}");
     match ended {
         Ok(End::Shutdown | End::Signal) => closed,

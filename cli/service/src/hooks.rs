@@ -15,12 +15,13 @@ use std::{
         process::CommandExt,
     },
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
 use protocol::EventRecord;
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
@@ -102,17 +103,30 @@ fn run(hook: &Path, folder: &Path, pool: &OfPool, event: &EventRecord) -> io::Re
     run_within(command, PATIENCE)
 }
 
-/// Runs a program without output. After `limit` the program is killed with its children.
+/// The running programs, each the leader of a process group; `None` after the end of the service.
+static RUNNING: Mutex<Option<Vec<u32>>> = Mutex::new(Some(Vec::new()));
+
+/// Runs a program without output. After `limit`, or at the end of the service, the program is killed with its children.
 pub(crate) fn run_within(mut command: Command, limit: Duration) -> io::Result<()> {
     command.current_dir("/").process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn()?;
+    let mut child = match &mut *RUNNING.lock() {
+        Some(running) => {
+            let child = command.spawn()?;
+            running.push(child.id());
+            child
+        }
+        None => return Err(io::Error::other("the service ends")),
+    };
     let deadline = Instant::now() + limit;
     loop {
-        match child.try_wait()? {
+        match ended(&mut child)? {
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
             None if Instant::now() > deadline => {
-                end(&mut child)?;
+                kill(child.id());
+                while ended(&mut child)?.is_none() {
+                    thread::sleep(GLANCE);
+                }
                 let seconds = limit.as_secs();
                 return Err(io::Error::new(io::ErrorKind::TimedOut, format!("it was killed after {seconds} s")));
             }
@@ -121,13 +135,27 @@ pub(crate) fn run_within(mut command: Command, limit: Duration) -> io::Result<()
     }
 }
 
-/// Kills a hook with its children.
-fn end(child: &mut Child) -> io::Result<()> {
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // The hook may have ended just now.
+/// The status of a program that has ended. The lock is held, because the number of the group is free from then on.
+fn ended(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let mut running = RUNNING.lock();
+    let status = child.try_wait();
+    if !matches!(status, Ok(None)) {
+        running.iter_mut().for_each(|running| running.retain(|known| *known != child.id()));
+    }
+    status
+}
+
+/// Kills all running programs with their children; from now on none starts.
+pub(crate) fn end_all() {
+    RUNNING.lock().take().into_iter().flatten().for_each(kill);
+}
+
+/// Kills the process group of a program.
+fn kill(program: u32) {
+    if let Some(group) = i32::try_from(program).ok().and_then(Pid::from_raw) {
+        // The program may have ended just now.
         let _ = kill_process_group(group, Signal::KILL);
     }
-    child.wait().map(drop)
 }
 
 /// The environment of a hook, with the names of ZED.

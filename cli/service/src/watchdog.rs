@@ -8,7 +8,10 @@
 
 use std::{fs, time::Duration};
 
-use protocol::{Call, Failure, ServiceRequest};
+use protocol::{
+    Call, Failure, ServiceRequest,
+    manager::{ALIVE, READY, STATUS, STOPPING, tell},
+};
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
@@ -47,22 +50,22 @@ fn ping_all(places: &Places) -> Result<usize, Failure> {
     Ok(answering)
 }
 
-/// Stays until SIGTERM or SIGINT, and tells systemd with `tell` how the services are.
+/// Stays until SIGTERM or SIGINT, and tells systemd how the services are.
 ///
 /// # Errors
 /// If the process cannot wait for signals.
-pub fn stay(places: &Places, tell: fn(&str)) -> Result<(), Failure> {
+pub fn stay(places: &Places) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(watch(places, tell));
-    tell("STOPPING=1");
+    let ended = runtime.block_on(watch(places));
+    tell(STOPPING);
     // A ping that waits must not delay the end.
     runtime.shutdown_background();
     ended
 }
 
-async fn watch(places: &Places, tell: fn(&str)) -> Result<(), Failure> {
+async fn watch(places: &Places) -> Result<(), Failure> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tell("READY=1");
+    tell(READY);
     let mut beat = interval(beat(std::env::var("WATCHDOG_USEC").ok().as_deref()));
     // After a slow ping the next one comes an interval later.
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -72,10 +75,10 @@ async fn watch(places: &Places, tell: fn(&str)) -> Result<(), Failure> {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             pinged = async { beat.tick().await; spawn_blocking(move || ping_all(&all)).await } => match pinged {
-                Ok(Ok(1)) => tell("WATCHDOG=1\nSTATUS=1 pool is served"),
-                Ok(Ok(count)) => tell(&format!("WATCHDOG=1\nSTATUS={count} pools are served")),
-                Ok(Err(failure)) => tell(&format!("STATUS={}", failure.to_string().replace('\n', " "))),
-                Err(_) => tell("STATUS=the services cannot be asked"),
+                Ok(Ok(1)) => tell(&format!("{ALIVE}\n{STATUS}1 pool is served")),
+                Ok(Ok(count)) => tell(&format!("{ALIVE}\n{STATUS}{count} pools are served")),
+                Ok(Err(failure)) => tell(&format!("{STATUS}{}", failure.to_string().replace('\n', " "))),
+                Err(_) => tell(&format!("{STATUS}the services cannot be asked")),
             },
         }
     }

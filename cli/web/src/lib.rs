@@ -24,7 +24,7 @@
 //! live     server-sent events                figures  metrics
 //! views    text shared by streams            rights   what root gives up
 //! fields   fields of forms                   routes   addresses
-//! latency  metrics of devices                manager  messages to systemd
+//! latency  metrics of devices
 //! patient  writes with a time limit           peer     the user of a client
 //! quota    shares of each user
 //! ```
@@ -41,7 +41,6 @@ mod figures;
 mod gate;
 mod latency;
 mod live;
-pub mod manager;
 mod pages;
 mod patient;
 mod peer;

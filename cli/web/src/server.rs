@@ -12,7 +12,7 @@ use axum::Router;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use protocol::{Executors, Failure};
+use protocol::{Executors, Failure, manager};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Builder;
@@ -31,7 +31,7 @@ use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::watch::Watch;
-use crate::{door, gate, manager, rights, routes, tls};
+use crate::{door, gate, rights, routes, tls};
 
 /// Maximum number of connections at a time.
 const MOST: usize = 2048;

@@ -48,9 +48,12 @@ impl Active {
         Active(active)
     }
 
-    /// The begins and ends, given all present alerts.
-    pub(super) fn changes(&mut self, alerts: &[AlertRecord], now: Duration) -> Vec<Change> {
+    /// The begins and ends, given all present alerts. None ends while a suspended pool cannot be asked about all.
+    pub(super) fn changes(&mut self, alerts: &[AlertRecord], is_suspended: bool, now: Duration) -> Vec<Change> {
         let mut changes = Vec::new();
+        if is_suspended {
+            self.0.values_mut().for_each(|(_, seen)| *seen = now);
+        }
         for alert in alerts {
             let key = (alert.word.clone(), alert.subject.clone());
             let severity = alert.severity.as_str().to_owned();
@@ -112,18 +115,31 @@ mod tests {
         let at = Duration::from_secs;
         let begun =
             ["alert.fs.cenote.near_capacity None active", r#"alert.fs.cenote.near_quota Some("tank/a") active"#];
-        assert_eq!(shown(&active.changes(&all, at(0))), begun);
+        assert_eq!(shown(&active.changes(&all, false, at(0))), begun);
         // The quota comes and goes every few seconds.
         for second in 1..600 {
             let seen = if second % 5 == 0 { &all[..] } else { &all[..1] };
-            assert_eq!(shown(&active.changes(seen, at(second))), [""; 0]);
+            assert_eq!(shown(&active.changes(seen, false, at(second))), [""; 0]);
         }
-        assert_eq!(shown(&active.changes(&all[..1], at(624))), [""; 0]);
+        assert_eq!(shown(&active.changes(&all[..1], false, at(624))), [""; 0]);
         assert_eq!(
-            shown(&active.changes(&all[..1], at(625))),
+            shown(&active.changes(&all[..1], false, at(625))),
             [r#"alert.fs.cenote.near_quota Some("tank/a") cleared"#]
         );
-        assert_eq!(shown(&active.changes(&all[..1], at(700))), [""; 0]);
+        assert_eq!(shown(&active.changes(&all[..1], false, at(700))), [""; 0]);
+    }
+
+    #[test]
+    fn no_alert_ends_while_the_pool_is_suspended() {
+        let mut active = Active::default();
+        let all = [alert("near_quota", Some("tank/a"))];
+        let at = Duration::from_secs;
+        assert_eq!(active.changes(&all, false, at(0)).len(), 1);
+        for second in [5, 100, 200] {
+            assert_eq!(shown(&active.changes(&[], true, at(second))), [""; 0]);
+        }
+        assert_eq!(shown(&active.changes(&all, false, at(201))), [""; 0], "the alert is not said again");
+        assert_eq!(active.changes(&[], false, at(231)).len(), 1);
     }
 
     #[test]
@@ -137,11 +153,11 @@ mod tests {
                 events.push_back(EventRecord { number: events.len() as u64 + 1, time: 0, class, details });
             }
         };
-        note(active.changes(&all, Duration::ZERO));
-        note(active.changes(&all[..1], HOLD));
+        note(active.changes(&all, false, Duration::ZERO));
+        note(active.changes(&all[..1], false, HOLD));
         let mut next = Active::restored(&events, Duration::ZERO);
-        assert_eq!(shown(&next.changes(&all[..1], Duration::ZERO)), [""; 0], "the alert is not said again");
-        assert_eq!(shown(&next.changes(&[], HOLD)), ["alert.fs.cenote.near_capacity None cleared"]);
+        assert_eq!(shown(&next.changes(&all[..1], false, Duration::ZERO)), [""; 0], "the alert is not said again");
+        assert_eq!(shown(&next.changes(&[], false, HOLD)), ["alert.fs.cenote.near_capacity None cleared"]);
         assert_eq!(severity(&events[0]), Severity::Notice);
     }
 }

@@ -107,7 +107,8 @@ impl Events {
     pub(super) fn note_alerts(&self, alerts: &[AlertRecord]) {
         let mut watch = self.watch.lock();
         let now = watch.datasets.engine().env().uptime();
-        for (class, details) in watch.active.changes(alerts, now) {
+        let is_suspended = watch.datasets.engine().suspension().is_suspended();
+        for (class, details) in watch.active.changes(alerts, is_suspended, now) {
             watch.note(&class, details);
         }
     }

@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crossbeam_channel::Sender;
 use dataset::{
-    admin::{Assignment as Given, Caller, Datasets, NearQuota},
+    admin::{Assignment as Given, Caller, Datasets},
     name::{DatasetName, Name},
     property::{
         FailMode,
@@ -37,6 +37,7 @@ use super::{
     memory,
     mounts::{Manner, Mounts, Places},
     refusal::OrRefused,
+    standing::Near,
 };
 use crate::registry::KnownPool;
 
@@ -73,8 +74,7 @@ pub struct OpenPool {
     pub(super) jobs: Jobs,
     pub(super) events: Events,
     pub(super) images: Images,
-    /// The nearly used quotas, and the uptime of the last search.
-    pub(super) near: Mutex<(Option<Duration>, Vec<NearQuota>)>,
+    pub(super) near: Mutex<Near>,
     committer: Committer,
     feeder: Feeder,
 }

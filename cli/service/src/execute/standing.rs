@@ -7,7 +7,7 @@ use dataset::{
     jobs::{JobRecord, JobState, Kind, records},
     property::pool::CAPACITY_WARN,
 };
-use pool::{device::Whereabouts, vdev::Leaf};
+use pool::{device::Whereabouts, units::Txg, vdev::Leaf};
 use protocol::{AlertRecord, Failure, State, VdevRecord};
 
 use super::{devices, open_pool::OpenPool, pool::percent, refusal::OrRefused};
@@ -22,8 +22,21 @@ const NANOS: i64 = 1_000_000_000;
 /// fell due while the machine was off start within this time.
 const OVERDUE: Duration = Duration::from_secs(3600);
 
-/// Time for which the result of a search for quotas is used again: the search reads a row of each dataset.
+/// Shortest interval of searches for quotas, each of which reads a row of each dataset.
 const FRESH: Duration = Duration::from_secs(5);
+
+/// An interval is also this many times as long as the search before: searches take a thousandth of a CPU at most.
+const RATIO: u32 = 1000;
+
+/// The nearly used quotas, as last found.
+#[derive(Default)]
+pub(super) struct Near {
+    quotas: Vec<NearQuota>,
+    /// The newest transaction group at the search; without a commit nothing has changed.
+    committed: Option<Txg>,
+    /// The uptime of the earliest next search.
+    next: Duration,
+}
 
 /// Paths of devices with errors, and the number of errors of each. Errors that belong to no device count for the vdev.
 pub(super) fn with_errors(vdevs: &[VdevRecord]) -> Vec<(String, u64)> {
@@ -84,12 +97,16 @@ impl OpenPool {
     }
 
     fn near_quotas(&self) -> Vec<NearQuota> {
-        let now = self.engine().env().uptime();
+        let (env, committed) = (self.engine().env(), Some(self.engine().committed()));
+        let begun = env.uptime();
         let mut known = self.near.lock();
-        if known.0.is_none_or(|looked| now.saturating_sub(looked) >= FRESH) {
-            *known = (Some(now), self.datasets.near_quotas(NEAR).unwrap_or_default());
+        if known.committed.is_none() || (known.committed != committed && begun >= known.next) {
+            let quotas = self.datasets.near_quotas(NEAR).unwrap_or_default();
+            let ended = env.uptime();
+            let next = ended + FRESH.max(ended.saturating_sub(begun) * RATIO);
+            *known = Near { quotas, committed, next };
         }
-        known.1.clone()
+        known.quotas.clone()
     }
 
     /// The pool's state, determined without I/O.

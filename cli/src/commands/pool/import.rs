@@ -142,7 +142,7 @@ fn import(
 
 /// Stays as long as systemd wants.
 fn stay() -> Result<Exit, Failure> {
-    watchdog::stay(&Places::of_this_user(), web::manager::tell).map(|()| Exit::Done)
+    watchdog::stay(&Places::of_this_user()).map(|()| Exit::Done)
 }
 
 /// Prints the answer.

@@ -4,7 +4,7 @@ use clap::Args;
 use dataset::jobs::Kind;
 use protocol::{Exit, Failure};
 
-use super::trim::{Wish, for_pools};
+use super::trim::{Pass, for_pools};
 use crate::context::Context;
 
 /// Arguments of `pool initialize`.
@@ -28,46 +28,14 @@ Examples:
   pool initialize -u tank                    forget that devices were initialized"
 )]
 pub struct Arguments {
-    /// Dry run: show how much would be written
-    #[arg(short = 'n', conflicts_with_all = ["suspend", "cancel", "uninit", "wait", "rate"])]
-    dry_run: bool,
-    /// Limit the initialization to RATE bytes per second; 'none' removes the limit
-    #[arg(short = 'r', long = "limit", value_name = "RATE", conflicts_with_all = ["suspend", "cancel", "uninit"])]
-    rate: Option<String>,
-    /// Suspend the initialization
-    #[arg(short = 's', long = "suspend", conflicts_with_all = ["cancel", "uninit", "wait"])]
-    suspend: bool,
-    /// Cancel the initialization
-    #[arg(short = 'c', long = "cancel", conflicts_with_all = ["uninit", "wait"])]
-    cancel: bool,
+    #[command(flatten)]
+    pass: Pass,
     /// Forget an initialization that has finished
-    #[arg(short = 'u', long = "uninit", conflicts_with = "wait")]
+    #[arg(short = 'u', long = "uninit", conflicts_with_all = ["dry_run", "rate", "suspend", "cancel", "wait"])]
     uninit: bool,
-    /// Wait until the initialization finishes
-    #[arg(short = 'w', long = "wait")]
-    wait: bool,
-    /// All pools
-    #[arg(short = 'a', long = "all", conflicts_with = "pool")]
-    all: bool,
-    /// The pool
-    #[arg(value_name = "POOL", required_unless_present = "all")]
-    pool: Option<String>,
-    /// Devices (paths or GUIDs) whose vdevs to initialize (default: all)
-    #[arg(value_name = "DEVICE")]
-    devices: Vec<String>,
 }
 
 /// Plans, starts, suspends, cancels or forgets an initialization.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let wish = Wish {
-        kind: Kind::Initialize,
-        dry_run: arguments.dry_run,
-        rate: arguments.rate.as_deref(),
-        suspend: arguments.suspend,
-        cancel: arguments.cancel,
-        forget: arguments.uninit,
-        wait: arguments.wait,
-        devices: &arguments.devices,
-    };
-    for_pools(arguments.pool.as_deref(), &wish, context)
+    for_pools(Kind::Initialize, &arguments.pass, arguments.uninit, context)
 }

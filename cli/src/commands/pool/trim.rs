@@ -30,94 +30,79 @@ Examples:
   pool trim -c tank /dev/sdb                 cancel on the vdev of a device"
 )]
 pub struct Arguments {
-    /// Dry run: show how much would be trimmed
+    #[command(flatten)]
+    pass: Pass,
+}
+
+/// Arguments of a pass over free space: a TRIM or an initialization.
+#[derive(Args, Debug)]
+pub(super) struct Pass {
+    /// Dry run: show the amount of space
     #[arg(short = 'n', conflicts_with_all = ["suspend", "cancel", "wait", "rate"])]
     dry_run: bool,
-    /// Limit the trim to RATE bytes per second; 'none' removes the limit
+    /// Limit to RATE bytes per second; 'none' removes the limit
     #[arg(short = 'r', long = "limit", value_name = "RATE", conflicts_with_all = ["suspend", "cancel"])]
     rate: Option<String>,
-    /// Suspend the trim
-    #[arg(short = 's', conflicts_with_all = ["cancel", "wait"])]
+    /// Suspend; the next start continues
+    #[arg(short = 's', long = "suspend", conflicts_with_all = ["cancel", "wait"])]
     suspend: bool,
-    /// Cancel the trim
-    #[arg(short = 'c', conflicts_with = "wait")]
+    /// Cancel
+    #[arg(short = 'c', long = "cancel", conflicts_with = "wait")]
     cancel: bool,
-    /// Wait until the trim finishes
-    #[arg(short = 'w')]
+    /// Wait until the end
+    #[arg(short = 'w', long = "wait")]
     wait: bool,
     /// All pools
-    #[arg(short = 'a', conflicts_with = "pool")]
+    #[arg(short = 'a', long = "all", conflicts_with = "pool")]
     all: bool,
     /// The pool
     #[arg(value_name = "POOL", required_unless_present = "all")]
     pool: Option<String>,
-    /// Devices (paths or GUIDs) whose vdevs to trim (default: all)
+    /// Devices (paths or GUIDs); their vdevs are taken as a whole (default: all)
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
 }
 
 /// Plans, starts, suspends or cancels a TRIM.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let wish = Wish {
-        kind: Kind::Trim,
-        dry_run: arguments.dry_run,
-        rate: arguments.rate.as_deref(),
-        suspend: arguments.suspend,
-        cancel: arguments.cancel,
-        forget: false,
-        wait: arguments.wait,
-        devices: &arguments.devices,
-    };
-    for_pools(arguments.pool.as_deref(), &wish, context)
-}
-
-/// An order to a pass over free space: a TRIM or an initialization.
-pub(super) struct Wish<'a> {
-    pub(super) kind: Kind,
-    pub(super) dry_run: bool,
-    pub(super) rate: Option<&'a str>,
-    pub(super) suspend: bool,
-    pub(super) cancel: bool,
-    pub(super) forget: bool,
-    pub(super) wait: bool,
-    pub(super) devices: &'a [String],
+    for_pools(Kind::Trim, &arguments.pass, false, context)
 }
 
 /// Gives the order in a pool, or in all known pools.
-pub(super) fn for_pools(pool: Option<&str>, wish: &Wish<'_>, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let action = if wish.kind == Kind::Trim { "trim" } else { "initialize" };
-    let Some(pool) = pool else {
+pub(super) fn for_pools(kind: Kind, pass: &Pass, forget: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
+    let action = if kind == Kind::Trim { "trim" } else { "initialize" };
+    let Some(pool) = &pass.pool else {
         for pool in context.executor.known_pools()? {
-            order(&pool, wish, context)?;
+            order(&pool, (kind, pass, forget), context)?;
         }
         return Ok(Exit::Done);
     };
-    order(&pool_name(action, pool)?, wish, context)
+    order(&pool_name(action, pool)?, (kind, pass, forget), context)
 }
 
-fn order(pool: &str, wish: &Wish<'_>, context: &mut Context<'_>) -> Result<Exit, Failure> {
+fn order(pool: &str, (kind, pass, forget): (Kind, &Pass, bool), context: &mut Context<'_>) -> Result<Exit, Failure> {
     let limit = |text: &str| if text == "none" { Ok(0) } else { rate(text) };
-    let limit = wish.rate.map(limit).transpose()?;
-    let devices = wish.devices.iter().map(|name| vdev_name(name)).collect::<Result<_, _>>()?;
+    let limit = pass.rate.as_deref().map(limit).transpose()?;
+    let devices = pass.devices.iter().map(|name| vdev_name(name)).collect::<Result<_, _>>()?;
     let target = JobTarget::Devices(devices);
-    let order = match wish {
-        Wish { suspend: true, .. } => Order::Pause(target.clone()),
-        Wish { cancel: true, .. } => Order::Stop(target.clone()),
-        Wish { forget: true, .. } => Order::Forget(target.clone()),
-        Wish { dry_run: true, .. } => Order::Plan(target.clone()),
+    let order = match pass {
+        Pass { suspend: true, .. } => Order::Pause(target.clone()),
+        Pass { cancel: true, .. } => Order::Stop(target.clone()),
+        _ if forget => Order::Forget(target.clone()),
+        Pass { dry_run: true, .. } => Order::Plan(target.clone()),
         _ => Order::Start { target: target.clone(), limit },
     };
-    let mut response = context.call(pool, Request::job(wish.kind, order))?;
-    if response == Response::Done && wish.wait {
-        response = context.call(pool, Request::job(wish.kind, Order::Wait(target)))?;
+    let mut response = context.call(pool, Request::job(kind, order))?;
+    if response == Response::Done && pass.wait {
+        response = context.call(pool, Request::job(kind, Order::Wait(target)))?;
     }
-    let (planned, done) = match wish.kind {
+    let (planned, done) = match kind {
         Kind::Trim => ("trimmed", "given back"),
         _ => ("initialized", "initialized"),
     };
     match response {
         Response::Done => {}
-        Response::Bytes(bytes) if wish.dry_run => {
+        Response::Bytes(bytes) if pass.dry_run => {
             context.print(&format!("{} of free space of {pool} would be {planned}\n", format_bytes(bytes)))?;
         }
         Response::Bytes(bytes) => {

@@ -1,10 +1,16 @@
 //! Messages to systemd (sd_notify): a process is ready, alive, or about to end.
 
-use std::ffi::OsStr;
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::{
+    ffi::OsStr,
+    io,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
+};
 
 /// Variable with the socket of the service manager.
 const SOCKET: &str = "NOTIFY_SOCKET";
@@ -17,6 +23,9 @@ pub const ALIVE: &str = "WATCHDOG=1";
 
 /// The process is about to end.
 pub const STOPPING: &str = "STOPPING=1";
+
+/// Before a description of what the process does at present.
+pub const STATUS: &str = "STATUS=";
 
 /// Tells the service manager, if there is one. A manager that is gone changes nothing.
 pub fn tell(message: &str) {
