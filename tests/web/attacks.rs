@@ -121,6 +121,39 @@ fn a_restore_follows_no_link_of_a_user() {
 }
 
 #[test]
+fn a_stream_is_written_through_no_link_of_a_user() {
+    let Some((lab, server)) = arrange() else { return };
+    lab.fs(&["snapshot", "tank/home@a"]);
+    fs::create_dir(lab.path("private")).unwrap();
+    symlink(lab.path("private"), lab.path("led")).unwrap();
+    let session = server.sign_in(&token(&lab, &[]));
+    let sent = |file: &str| server.change(&session, "send", &format!("snapshot=tank/home%40a&file={}", lab.at(file)));
+    let page = sent("led/stream");
+    assert!(page.contains("a folder of the path is a symbolic link") && page.contains("failed</span>"), "{page}");
+    assert!(fs::read_dir(lab.path("private")).unwrap().next().is_none());
+    let page = sent("private/stream");
+    assert!(page.contains("done</span>") && lab.path("private/stream").exists(), "{page}");
+}
+
+#[test]
+fn a_file_is_restored_whatever_colons_the_names_have() {
+    let Some((lab, server)) = arrange() else { return };
+    for dataset in ["tank/a:", "tank/a:/b:"] {
+        lab.fs(&["create", dataset]);
+        fs::write(lab.mount(dataset).join("file"), dataset).unwrap();
+        lab.fs(&["snapshot", &format!("{dataset}@s")]);
+        fs::remove_file(lab.mount(dataset).join("file")).unwrap();
+    }
+    let session = server.sign_in(&token(&lab, &[]));
+    for dataset in ["tank/a:", "tank/a:/b:"] {
+        let page = server.change(&session, "restore", &format!("snapshot={dataset}%40s&path=/file"));
+        assert!(page.contains("done</span>"), "{page}");
+        assert_eq!(fs::read_to_string(lab.mount(dataset).join("file")).unwrap(), dataset);
+    }
+    assert_eq!(lab.fs(&["cat", "tank/a:/b:@s://file"]), "tank/a:/b:");
+}
+
+#[test]
 fn a_stream_is_received_as_shown_and_mounts_nothing_by_itself() {
     let Some((lab, server)) = arrange() else { return };
     let elsewhere = lab.at("elsewhere");

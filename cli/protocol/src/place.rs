@@ -15,10 +15,12 @@ pub enum Place {
     Outside(PathBytes),
 }
 
-/// Parses `dataset[@snapshot]:/path`, or a path of this machine: any word without `:/`, or with `/` or `.` first.
+/// Parses `dataset[@snapshot]:/path`, or a path of this machine: any word without `:/`, or with `/` or `.` first. A part
+/// of a name may end with `:`; then `://` ends the name.
 pub fn place(text: &OsStr) -> Result<Place, Failure> {
     let bytes = text.as_bytes();
-    let colon = bytes.windows(2).position(|pair| pair == b":/").filter(|_| !matches!(bytes[0], b'/' | b'.'));
+    let first = |end: &[u8]| bytes.windows(end.len()).position(|found| found == end);
+    let colon = first(b"://").or_else(|| first(b":/")).filter(|_| !matches!(bytes[0], b'/' | b'.'));
     let Some(colon) = colon else {
         return Ok(Place::Outside(PathBytes(bytes.to_vec())));
     };
@@ -55,6 +57,8 @@ mod tests {
             Place::Outside(_) => None,
         };
         assert_eq!(inside("tank/home:/a:/b"), Some(("tank/home".into(), "/a:/b".into())));
+        assert_eq!(inside("tank/a::/b"), Some(("tank/a:".into(), "/b".into())));
+        assert_eq!(inside("tank/a:/b@c://d:/e"), Some(("tank/a:/b@c".into(), "//d:/e".into())));
         assert_eq!(inside("tank@a:/"), Some(("tank@a".into(), "/".into())));
         for text in ["dir/file", "/abs/x:/y", "./tank:/x", "a:b", "", ".."] {
             assert_eq!(inside(text), None, "{text}");

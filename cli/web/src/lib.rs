@@ -24,7 +24,7 @@
 //! live     server-sent events                figures  metrics
 //! views    text shared by streams            rights   what root gives up
 //! fields   fields of forms                   routes   addresses
-//! latency  metrics of devices
+//! latency  metrics of devices                fresh    new files of streams
 //! patient  writes with a time limit           peer     the user of a client
 //! quota    shares of each user
 //! ```
@@ -38,6 +38,7 @@ mod contrast;
 pub mod door;
 mod fields;
 mod figures;
+mod fresh;
 mod gate;
 mod latency;
 mod live;

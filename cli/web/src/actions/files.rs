@@ -15,16 +15,11 @@ pub(super) const ACTIONS: &[Action] = &[
     Action::new("receive", "Receive from a file", receive, Dry::Option("-n -v")).of_owner().with_file(File::Read),
 ];
 
-/// A place `NAME:/PATH`, with the escaped path of the form.
-///
-/// # Errors
-/// For a name with `:/`: a command would take the part before as the name.
-fn place(of: &str, path: &[u8]) -> Result<OsString, Failure> {
-    match of.contains(":/") {
-        true => Err(Failure::cannot("name a file of", of, "a part of the name ends with ':'")
-            .hint("use the files in .zfs/snapshot of the mount")),
-        false => Ok(OsString::from_vec([of.as_bytes(), b":", path].concat())),
-    }
+/// A place `NAME:/PATH`. In a name with `:/`, and before a path with `://`, the name ends with `://`.
+fn place(of: &str, path: &[u8]) -> OsString {
+    let is_plain = !of.contains(":/") && !path.windows(3).any(|found| found == b"://");
+    let end: &[u8] = if is_plain { b":" } else { b":/" };
+    OsString::from_vec([of.as_bytes(), end, path].concat())
 }
 
 fn path(fields: &Fields) -> Result<Vec<u8>, Failure> {
@@ -48,8 +43,8 @@ fn restore(fields: &Fields) -> Result<Words, Failure> {
     let ((snapshot, dataset), path) = (snapshot_and_dataset(fields)?, path(fields)?);
     // A user who owns a folder on the way could lead the copy elsewhere with a link.
     let mut words = command(&["fs", "cp", "-r", "-v", "--no-links"]);
-    words.push(place(&snapshot, &path)?);
-    words.push(place(&dataset, folder(&path))?);
+    words.push(place(&snapshot, &path));
+    words.push(place(&dataset, folder(&path)));
     Ok(words)
 }
 
@@ -57,7 +52,7 @@ fn restore(fields: &Fields) -> Result<Words, Failure> {
 fn both(fields: &Fields) -> Result<Words, Failure> {
     let ((snapshot, _), path) = (snapshot_and_dataset(fields)?, path(fields)?);
     let mut words = command(&["fs", "ls", "-l"]);
-    words.push(place(&snapshot, &path)?);
+    words.push(place(&snapshot, &path));
     Ok(words)
 }
 

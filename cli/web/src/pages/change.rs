@@ -1,7 +1,7 @@
 //! The dry run of a change, its confirmation, and its start.
 
 use std::cell::RefCell;
-use std::fs::{File as OpenFile, Metadata, OpenOptions, remove_file};
+use std::fs::{File as OpenFile, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
@@ -21,6 +21,7 @@ use crate::actions::{self, Action, File, Words};
 use crate::app::App;
 use crate::ask::silent;
 use crate::fields::Fields;
+use crate::fresh::Fresh;
 use crate::gate::Visitor;
 use crate::tasks::{Output, Task, Transfer, append};
 
@@ -204,15 +205,15 @@ fn run_here(app: &App, user: u32, words: &Words, each: impl FnMut(&[u8])) -> Exi
     app.commands.run(words, &mut *executor, &mut Sink(&each), &mut Sink(&each))
 }
 
-/// The file at the other end of a stream: open for reading, or to be created.
-enum Ends<'a> {
+/// The file at the other end of a stream: open for reading, or new.
+enum Ends {
     Read(OpenFile),
-    Written(&'a str),
+    Written(std::fs::File),
 }
 
 /// Runs a command line of the owner as a process of its own, because its stream needs a descriptor. All other output goes
 /// through one pipe.
-fn subprocess(app: &App, words: &Words, ends: Ends<'_>, each: &mut dyn FnMut(&[u8])) -> Result<Exit, Failure> {
+fn subprocess(app: &App, words: &Words, ends: Ends, each: &mut dyn FnMut(&[u8])) -> Result<Exit, Failure> {
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new(&app.program);
     command.arg0(&words[0]).args(&words[1..]).stderr(writer.try_clone()?);
@@ -220,9 +221,7 @@ fn subprocess(app: &App, words: &Words, ends: Ends<'_>, each: &mut dyn FnMut(&[u
         Ends::Read(opened) => {
             command.stdin(opened).stdout(writer);
         }
-        Ends::Written(path) => {
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            let made = made.map_err(|error| Failure::cannot("create", path, error))?;
+        Ends::Written(made) => {
             command.stdin(Stdio::null()).stdout(made);
             // The reader below waits for the last writer.
             drop(writer);
@@ -292,20 +291,24 @@ fn start(app: &Arc<App>, visitor: &Visitor, action: &Action, fields: &Fields) ->
     let (user, shared) = (visitor.user, app.clone());
     app.tasks.run((user, visitor.is_owner), (shown, back), move |task| {
         let mut each = |bytes: &[u8]| drop(Output(task).write(bytes));
-        let Some((file, path)) = file else { return run_here(&shared, user, &words, &mut each) };
+        let Some((_, path)) = file else { return run_here(&shared, user, &words, &mut each) };
         // The command does not know the size of the input.
         let size = source.as_ref().map(|(_, size)| *size);
-        let ends = source.map_or(Ends::Written(&path), |(source, _)| Ends::Read(source));
+        let opened = match source {
+            Some((source, _)) => Ok((None, Ends::Read(source))),
+            None => Fresh::make(path.as_ref()).map(|(fresh, made)| (Some(fresh), Ends::Written(made))),
+        };
         let mut line = |line: &[u8]| match Transfer::of_line(line) {
             Some(transfer) => task.note(transfer, size),
             None => drop(Output(task).write(line)),
         };
         let mut reporting = words.clone();
         reporting.splice(2..2, ["--progress".into(), "json".into()]);
-        match subprocess(&shared, &reporting, ends, &mut line) {
-            Ok(exit) => {
-                if exit != Exit::Done && file == File::Written && remove_file(&path).is_ok() {
-                    each(format!("the incomplete file {path} was removed\n").as_bytes());
+        let done = opened.and_then(|(fresh, ends)| Ok((fresh, subprocess(&shared, &reporting, ends, &mut line)?)));
+        match done {
+            Ok((fresh, exit)) => {
+                if let Some(path) = fresh.filter(|_| exit != Exit::Done).and_then(Fresh::remove) {
+                    each(format!("the incomplete file {} was removed\n", path.display()).as_bytes());
                 }
                 exit
             }
