@@ -99,7 +99,9 @@ fn structures(seeds: &mut Seeds) {
     }
     seeds.add("space", "root", &[&[0], &Uberblock::decode(&uberblock).unwrap().space]);
     seeds.add("space", "table-root", &[&[1], &golden("table-root")]);
-    seeds.add("space", "table-page", &[&[2], &golden("table-page")]);
+    for page in ["table-page", "table-page-places"] {
+        seeds.add("space", page, &[&[2], &golden(page)]);
+    }
     let log = golden("log-block");
     let changes = decode_changes(&LogBlock::decode(&log).unwrap().piece).unwrap();
     seeds.add("space", "log-block", &[&[3], &log]);
@@ -107,6 +109,8 @@ fn structures(seeds: &mut Seeds) {
     for checkpoint in ["checkpoint-spans", "checkpoint-bitmap"] {
         seeds.add("space", checkpoint, &[&[5], &256u16.to_le_bytes(), &golden(checkpoint)]);
     }
+    seeds.add("space", "packed-map", &[&[6], &256u16.to_le_bytes(), &golden("packed-map")]);
+    seeds.add("space", "places", &[&[7], &256u16.to_le_bytes(), &golden("places")]);
     seeds.add("intent", "frame", &[&golden("frame")[pool::format::intent::FRAME_HEADER..]]);
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! uberblock -> SpaceRoot -+-> table root -> table pages -> a checkpoint per chunk   (which sectors were free, when)
-//!                         |                            \-> a map per packed chunk  (where its blocks went)
+//!                         |                            |-> a map per packed chunk  (where its blocks went)
+//!                         |                            \-> places per chunk with any on archives
 //!                         +-> space log: the newest block -> the one before -> ...  (what changed since)
 //! ```
 //!
@@ -13,6 +14,7 @@
 pub mod checkpoint;
 pub mod log;
 pub mod packing;
+pub mod places;
 pub mod table;
 
 use crate::{

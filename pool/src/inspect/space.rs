@@ -16,6 +16,7 @@ use crate::{
             checkpoint::Checkpoint,
             log::{ChunkChanges, LogBlock, decode_changes},
             packing::{Entry, PackedMap},
+            places::Places,
             table::{ROWS_PER_PAGE, Row, Seat, TableRoot, decode_page},
         },
     },
@@ -92,6 +93,9 @@ fn chunk_items(state: &State, id: ChunkId, row: &Row, sink: Sink<'_>) -> io::Res
     if let Seat::Packed { map: Some(pointer) } = &row.seat {
         map_item(state, pointer, sectors, sink)?;
     }
+    if let Some(pointer) = &row.places {
+        places_item(state, row.entered, pointer, sectors, sink)?;
+    }
     let Some(pointer) = &row.checkpoint else { return Ok(()) };
     let checkpoint = read(state, pointer, "checkpoint")
         .and_then(|bytes| Checkpoint::decode(&bytes, sectors).map_err(|error| Error::damaged("checkpoint", error)));
@@ -107,14 +111,31 @@ fn chunk_items(state: &State, id: ChunkId, row: &Row, sink: Sink<'_>) -> io::Res
 fn map_item(state: &State, pointer: &PhysicalPointer, sectors: u32, sink: Sink<'_>) -> io::Result<()> {
     let map = read(state, pointer, "map")
         .and_then(|bytes| PackedMap::decode(&bytes, sectors).map_err(|error| Error::damaged("map", error)));
-    let text = |Entry { span, host }: &Entry| format!("{}+{} at {}:{}", span.start, span.len, host.chunk, host.sector);
     match map {
         Ok(map) => {
-            let entries: Vec<String> = map.entries.iter().map(text).collect();
-            sink(Item::new(2, "map").with("at", physical_text(pointer)).with("sectors", entries.join(", ")))
+            let item = Item::new(2, "map").with("at", physical_text(pointer));
+            sink(item.with("sectors", entries_text(&map.entries)))
         }
         Err(error) => sink(Item::damaged(2, "map", error)),
     }
+}
+
+fn places_item(state: &State, entered: Txg, pointer: &PhysicalPointer, sectors: u32, sink: Sink<'_>) -> io::Result<()> {
+    let places = read(state, pointer, "places")
+        .and_then(|bytes| Places::decode(&bytes, sectors).map_err(|error| Error::damaged("places", error)));
+    match places {
+        Ok(places) => {
+            let item = Item::new(2, "places").with("at", physical_text(pointer)).with("entered in", entered);
+            let item = item.with("since", places.since).with("sectors", entries_text(&places.homes));
+            sink(item.with("second places", entries_text(&places.seconds)))
+        }
+        Err(error) => sink(Item::damaged(2, "places", error)),
+    }
+}
+
+fn entries_text(entries: &[Entry]) -> String {
+    let text = |Entry { span, host }: &Entry| format!("{}+{} at {}:{}", span.start, span.len, host.chunk, host.sector);
+    entries.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// The space log of a state, newest block first.

@@ -14,6 +14,8 @@
 
 mod moving;
 mod packing;
+mod places;
+pub(super) mod seconds;
 mod stored;
 mod trim;
 
@@ -27,6 +29,7 @@ use std::sync::{
 
 use parking_lot::{Mutex, MutexGuard};
 
+use self::seconds::Seconds;
 use super::{
     free_map::FreeMap,
     io::Disk,
@@ -36,6 +39,7 @@ use crate::{
     error::{Error, Result},
     format::space::{
         Class, PhysicalPointer, Span,
+        packing::Entry,
         table::{Row, Seat},
     },
     units::{ChunkId, Txg, VdevId},
@@ -118,12 +122,24 @@ pub(super) struct Loaded {
     pub(super) allocated: u32,
     /// Freed and not yet reusable spans, by transaction group.
     pub(super) deferred: Vec<(Txg, Vec<Span>)>,
+    /// What the log frees after the checkpoint, of a chunk whose row names places.
+    pub(super) frees: Vec<(Txg, Vec<Span>)>,
+    /// The second places, of a chunk whose row names places.
+    pub(super) seconds: Option<Seconds>,
 }
 
 impl Loaded {
     /// A chunk without entries in the log.
     pub(super) fn of(row: Row) -> Loaded {
-        Loaded { row, replay: Vec::new(), oldest_logged: None, allocated: 0, deferred: Vec::new() }
+        Loaded {
+            row,
+            replay: Vec::new(),
+            oldest_logged: None,
+            allocated: 0,
+            deferred: Vec::new(),
+            frees: Vec::new(),
+            seconds: None,
+        }
     }
 }
 
@@ -150,8 +166,10 @@ struct State {
     /// Sectors freed since the last TRIM; some may be allocated again.
     fresh: SpanSet,
     checkpoint: Option<PhysicalPointer>,
-    /// The stored map of a packed chunk.
+    /// The stored map of a packed chunk, or the stored places if there are `seconds`.
     map_at: Option<PhysicalPointer>,
+    /// The second places of the chunk's sectors.
+    seconds: Option<Seconds>,
     described: Txg,
     allocated_then: u32,
     /// The oldest transaction group in the log that the checkpoint does not cover.
@@ -202,8 +220,8 @@ impl Chunk {
             false => Map::Unloaded(loaded.replay),
         };
         let (seat, map_at) = match loaded.row.seat {
-            Seat::Region { vdev, region } => (Some((vdev, region)), None),
-            Seat::Packed { map } => (None, map),
+            Seat::Region { vdev, region } => (Some((vdev, region)), loaded.row.places),
+            Seat::Packed { map } => (None, map.or(loaded.row.places)),
         };
         let standing = if seat.is_none() { Standing::Packed } else { Standing::Open };
         let hints = Hints {
@@ -226,6 +244,7 @@ impl Chunk {
             fresh: SpanSet::default(),
             checkpoint: loaded.row.checkpoint,
             map_at,
+            seconds: loaded.seconds,
             described: loaded.row.described,
             allocated_then: loaded.row.allocated,
             oldest_logged: loaded.oldest_logged,
@@ -360,9 +379,22 @@ impl Chunk {
         self.settle(&mut state);
     }
 
-    /// Frees `span` in `txg`. Freeing sectors that are not allocated is an error: the metadata with the pointer is
-    /// damaged.
+    /// Frees `span` in `txg`, in a chunk that has the sectors for itself or for a packed chunk.
+    ///
+    /// # Errors
+    /// As [`Chunk::free_block`], and if the sectors have a second place, which only the chunk of a block's address has.
     pub(super) fn free(&self, txg: Txg, span: Span) -> Result<()> {
+        match self.free_block(txg, span)?.is_empty() {
+            true => Ok(()),
+            false => {
+                Err(self.damaged(format!("sectors {}+{} of another chunk have a second place", span.start, span.len)))
+            }
+        }
+    }
+
+    /// Frees `span` in `txg`, and returns the second places that end with it, which are to be freed on their archives.
+    /// Freeing sectors that are not allocated is an error: the metadata with the pointer is damaged.
+    pub(super) fn free_block(&self, txg: Txg, span: Span) -> Result<Vec<Entry>> {
         let mut state = self.state.lock();
         let free_already = matches!(&state.map, Map::Loaded(map) if map.overlaps(span));
         let freed_already = state.changes.iter().any(|changes| changes.freed.overlaps(span));
@@ -372,7 +404,8 @@ impl Chunk {
         state.changes_of(txg).freed.union(span);
         state.deferred += span.len;
         state.tally.counters.deferred.fetch_add(u64::from(span.len), Relaxed);
-        Ok(())
+        let is_packed = state.standing == Standing::Packed;
+        Ok(state.end_seconds(txg, span, is_packed))
     }
 
     /// Drops the allocations of groups up to `committed`, and makes frees up to `release` reusable. Returns the

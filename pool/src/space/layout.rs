@@ -373,6 +373,17 @@ impl Layout {
         self.vdevs.iter().any(|vdev| vdev.is_open() && vdev.ground == Ground::Special && !vdev.is_short())
     }
 
+    /// Whether there is an archive.
+    pub(super) fn has_archive(&self) -> bool {
+        self.vdevs.iter().any(|vdev| vdev.ground == Ground::Archive)
+    }
+
+    /// Whether a chunk lies on an archive.
+    pub(super) fn is_on_archive(&self, chunk: &Chunk) -> bool {
+        let there = chunk.vdev();
+        self.vdevs.iter().any(|vdev| vdev.id == there && vdev.ground == Ground::Archive)
+    }
+
     /// Whether nothing is allocated on a device any more.
     pub(super) fn is_closed(&self, id: VdevId) -> bool {
         self.vdevs.iter().any(|vdev| vdev.id == id && vdev.closed)

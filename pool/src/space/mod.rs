@@ -43,6 +43,7 @@
 //! balance    which chunks to move so that vdevs are equally full
 //! holes      which chunks to pack into fewer
 //! packing    chunks without a region: their blocks lie in other chunks
+//! sitting    copies of blocks on archives: their second places
 //! history    how long frees are deferred
 //! ```
 
@@ -61,6 +62,7 @@ mod packing;
 mod places;
 mod repair;
 mod seen;
+mod sitting;
 mod span_set;
 mod state;
 mod sync;
@@ -88,6 +90,7 @@ pub use self::{
     places::{Allocation, Extent, Placement, Preferred, Purpose},
     repair::{OwnCursor, OwnExamined},
     seen::Seen,
+    sitting::{Entered, Sitting, Tier},
     state::{OwnBlocks, Space},
     totals::{SpaceTotals, VdevTotals},
     trim::{TrimCursor, TrimWhat, Trimmed},

@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::{
-    chunk::{Chunk, CountedIn, Loaded, Replay, Standing},
+    chunk::{
+        Chunk, CountedIn, Loaded, Replay, Standing,
+        seconds::{Seconds, outside},
+    },
     history::{DEFERRED_GROUPS, History},
     io::{Disk, SpaceIo},
     layout::{Ground, Layout, Vdev, VdevShape, whole_units},
@@ -25,6 +28,7 @@ use crate::{
         PhysicalPointer, SpaceRoot, Span,
         log::{ChunkChanges, LogBlock, decode_changes},
         packing::{Entry, PackedMap},
+        places::Places,
         table::{PageError, Row, Seat, TableRoot, decode_page},
     },
     units::{ChunkId, Txg, VdevId},
@@ -47,14 +51,15 @@ impl Space {
         let log = read_log(root, txg, &disk)?;
         let count = rows.len();
         check_places(&rows, &layout)?;
-        let chunks = apply_log(rows, &log, &layout)?;
+        let mut chunks = apply_log(rows, &log, &layout)?;
         check_gone(&chunks, &layout)?;
         let seated = chunks.iter().filter(|chunk| chunk.row.seat.region().is_some());
         if seated.map(|chunk| u64::from(chunk.allocated)).sum::<u64>() != root.allocated {
             return Err(Error::damaged("space log", "the allocated sectors do not add up"));
         }
-        let maps = read_maps(&chunks, &disk)?;
+        let maps = read_maps(&mut chunks, txg, &disk)?;
         add_chunks(&mut layout, chunks);
+        check_seconds(&maps, &layout, txg)?;
         layout.packed = check_maps(maps, &layout)?;
         let history = log.iter().rev().take(DEFERRED_GROUPS).rev().map(|(group, _)| group.txg).collect();
         let history = History::after(history);
@@ -108,10 +113,25 @@ fn page_error(error: PageError) -> Error {
     }
 }
 
-/// Reads the maps of packed chunks.
-fn read_maps(chunks: &[Loaded], disk: &Disk<'_>) -> Result<Vec<PackedMap>> {
+/// Where a packed chunk's sectors are.
+struct Homes {
+    chunk: ChunkId,
+    entries: Vec<Entry>,
+    /// No entry is for freed sectors: they are from places and not from a map.
+    is_exact: bool,
+}
+
+/// Reads the maps of packed chunks, and the places of chunks with blocks on archives.
+fn read_maps(chunks: &mut [Loaded], txg: Txg, disk: &Disk<'_>) -> Result<Vec<Homes>> {
     let mut maps = Vec::new();
     for (id, chunk) in (0..).map(ChunkId).zip(chunks) {
+        if let Some(pointer) = chunk.row.places {
+            let entries = read_places((id, chunk), txg, &pointer, disk)?;
+            if chunk.row.seat.region().is_none() {
+                maps.push(Homes { chunk: id, entries, is_exact: true });
+            }
+            continue;
+        }
         let Seat::Packed { map } = chunk.row.seat else { continue };
         let damaged = |problem: &str| Error::damaged(format!("map of packed chunk {id}"), problem);
         let Some(pointer) = map else {
@@ -126,9 +146,35 @@ fn read_maps(chunks: &[Loaded], disk: &Disk<'_>) -> Result<Vec<PackedMap>> {
         if map.chunk != id {
             return Err(damaged("it is of another chunk"));
         }
-        maps.push(map);
+        maps.push(Homes { chunk: id, entries: map.entries, is_exact: false });
     }
     Ok(maps)
+}
+
+/// Reads the places of a chunk and applies the log's frees: sets the second places, and returns the homes.
+fn read_places(
+    (id, chunk): (ChunkId, &mut Loaded),
+    txg: Txg,
+    pointer: &PhysicalPointer,
+    disk: &Disk<'_>,
+) -> Result<Vec<Entry>> {
+    const WHAT: &str = "places of a chunk";
+    let damaged = |problem: &str| Error::damaged(format!("places of chunk {id}"), problem);
+    let bytes = disk.read(pointer, WHAT)?;
+    let sectors = disk.layout.capacity(chunk.row.unit);
+    let places = Places::decode(&bytes, sectors).map_err(|error| damaged(error.what))?;
+    if places.chunk != id || places.since > txg || chunk.row.entered > txg {
+        return Err(damaged("they are of another chunk or time"));
+    }
+    if chunk.row.seat.region().is_some() && !places.homes.is_empty() {
+        return Err(damaged("they place sectors that lie in the chunk's region"));
+    }
+    let later = || chunk.frees.iter().filter(|(group, _)| *group >= places.since);
+    let gone = SpanSet::from_spans(later().flat_map(|(_, spans)| spans.iter().copied()));
+    let lacking = later().map(|(group, _)| *group).max().unwrap_or_default();
+    let (homes, seconds) = (outside(&places.homes, &gone), outside(&places.seconds, &gone));
+    chunk.seconds = Some(Seconds::opened(seconds, places.since, lacking, chunk.row.entered));
+    Ok(homes)
 }
 
 /// The log's groups and their changes, oldest first.
@@ -214,6 +260,9 @@ impl Tally {
         if is_described {
             return;
         }
+        if self.chunk.row.places.is_some() && !change.freed.is_empty() {
+            self.chunk.frees.push((txg, change.freed.clone()));
+        }
         let sectors = |spans: &[Span]| total(spans.iter().copied()) as i64;
         self.allocated += sectors(&change.allocated) - sectors(&change.freed);
         self.chunk.oldest_logged.get_or_insert(txg);
@@ -287,9 +336,50 @@ fn check_gone(chunks: &[Loaded], layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// Checks second places: they lie on archives, and no place that is exact names the same sectors as another. Sectors at
+/// home on an archive have none.
+fn check_seconds(maps: &[Homes], layout: &Layout, txg: Txg) -> Result<()> {
+    let mut hosted: BTreeMap<ChunkId, Vec<Span>> = BTreeMap::new();
+    for chunk in layout.chunks.iter().filter(|chunk| chunk.has_places()) {
+        for Entry { span, host } in chunk.seconds_at(txg) {
+            let entry = Entry { span, host };
+            let found = host_of(&entry, chunk, layout).filter(|(host, _)| host.unit == 1 && layout.is_on_archive(host));
+            let Some((host, span)) = found else {
+                let problem = format!("sector {} cannot have a second place in chunk {}", span.start, entry.host.chunk);
+                return Err(Error::damaged(format!("places of chunk {}", chunk.id), problem));
+            };
+            hosted.entry(host.id).or_default().push(span);
+        }
+    }
+    for map in maps.iter().filter(|map| map.is_exact) {
+        let chunk = &layout.chunks[map.chunk.0 as usize];
+        for entry in &map.entries {
+            let Some((host, span)) = host_of(entry, chunk, layout) else { continue };
+            if layout.is_on_archive(host) && chunk.has_second(entry.span) {
+                let problem = format!("sector {} is at home on an archive and has a second place", entry.span.start);
+                return Err(Error::damaged(format!("places of chunk {}", chunk.id), problem));
+            }
+            hosted.entry(host.id).or_default().push(span);
+        }
+    }
+    check_once(hosted, "places of chunks")
+}
+
+/// Checks that no sector of a host is named twice.
+fn check_once(hosted: BTreeMap<ChunkId, Vec<Span>>, what: &str) -> Result<()> {
+    for (host, mut spans) in hosted {
+        spans.sort_unstable();
+        if let Some(pair) = spans.windows(2).find(|pair| pair[0].end() > pair[1].start) {
+            let problem = format!("sector {} of chunk {host} is named twice", pair[1].start);
+            return Err(Error::damaged(what, problem));
+        }
+    }
+    Ok(())
+}
+
 /// Turns stored maps into usable ones. Their entries must name chunks that lie on regions, and no two may name the same
 /// sectors.
-fn check_maps(maps: Vec<PackedMap>, layout: &Layout) -> Result<BTreeMap<ChunkId, Arc<Packing>>> {
+fn check_maps(maps: Vec<Homes>, layout: &Layout) -> Result<BTreeMap<ChunkId, Arc<Packing>>> {
     let mut packed = BTreeMap::new();
     let mut hosted: BTreeMap<ChunkId, Vec<Span>> = BTreeMap::new();
     for map in maps {
@@ -302,17 +392,13 @@ fn check_maps(maps: Vec<PackedMap>, layout: &Layout) -> Result<BTreeMap<ChunkId,
                     format!("sector {} cannot be at sector {} of chunk {}", span.start, host.sector, host.chunk);
                 return Err(damaged(problem));
             };
-            hosted.entry(host.id).or_default().push(span);
+            if !map.is_exact {
+                hosted.entry(host.id).or_default().push(span);
+            }
         }
         packed.insert(map.chunk, Arc::new(Packing::new(map.entries)));
     }
-    for (host, mut spans) in hosted {
-        spans.sort_unstable();
-        if let Some(pair) = spans.windows(2).find(|pair| pair[0].end() > pair[1].start) {
-            let problem = format!("sector {} of chunk {host} is named twice", pair[1].start);
-            return Err(Error::damaged("maps of packed chunks", problem));
-        }
-    }
+    check_once(hosted, "maps of packed chunks")?;
     Ok(packed)
 }
 
@@ -357,9 +443,10 @@ mod tests {
         // Chunks of 256 sectors, followed by chunks of 255.
         let layout = Layout::new(4096, MIB).with_vdev(vdev(0, 1)).with_vdev(vdev(1, 3));
         let is_good = |maps: &[(u32, &[Entry])]| {
-            let map = |&(id, entries): &(u32, &[Entry])| {
-                let sectors = layout.chunks[id as usize].sectors;
-                PackedMap { chunk: ChunkId(id), sectors, entries: entries.to_vec() }
+            let map = |&(id, entries): &(u32, &[Entry])| Homes {
+                chunk: ChunkId(id),
+                entries: entries.to_vec(),
+                is_exact: false,
             };
             check_maps(maps.iter().map(map).collect(), &layout).is_ok()
         };

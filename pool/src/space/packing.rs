@@ -66,7 +66,7 @@ use crate::{
     format::{
         pointer::Address,
         space::{
-            Span,
+            PhysicalPointer, Span,
             packing::{Entry, PackedMap},
             table::{ROWS_PER_PAGE, Row, Seat},
         },
@@ -200,8 +200,14 @@ impl Space {
         let disk = Disk { layout: &layout, io };
         let handed_out = packer.handed_out.lock();
         let Some(plan) = plan(packer, &handed_out, &disk)? else { return Ok(false) };
-        let describe = |(id, entries): (&ChunkId, &Vec<Entry>)| {
-            PackedMap { chunk: *id, sectors: layout.chunks[id.0 as usize].sectors, entries: entries.clone() }.encode()
+        let has_archive = layout.has_archive();
+        let has_places = |id: &ChunkId| has_archive || layout.chunks[id.0 as usize].has_places();
+        let describe = |(id, homes): (&ChunkId, &Vec<Entry>)| {
+            let (chunk, homes) = (&layout.chunks[id.0 as usize], homes.clone());
+            match has_places(id) {
+                true => chunk.places(txg, homes, chunk.seconds_at(txg)).encode(),
+                false => PackedMap { chunk: *id, sectors: chunk.sectors, entries: homes }.encode(),
+            }
         };
         // Everything that may have to be read is read before anything changes.
         handed_out.hosts.iter().try_for_each(|host| host.chunk.live(&disk).map(drop))?;
@@ -226,13 +232,18 @@ impl Space {
         }
         self.layout.store(Arc::new(packed.seated()));
         for (id, pointer) in plan.maps.keys().zip(pointers) {
-            let former = layout.chunks[id.0 as usize].pack(txg, pointer);
-            for place in former.iter().flat_map(|former| former.places()) {
-                self.free(txg, layout.address(*place)?, former.expect("it has a place").len)?;
-            }
+            let chunk = &layout.chunks[id.0 as usize];
+            let seconds = has_places(id).then(|| chunk.seconds_at(txg));
+            self.drop_own(txg, chunk.pack(txg, pointer, seconds), &layout)?;
         }
         stored.is_packing = true;
         Ok(true)
+    }
+
+    /// Frees a block of the space layer in the open group.
+    pub(super) fn drop_own(&self, txg: Txg, block: Option<PhysicalPointer>, layout: &Layout) -> Result<()> {
+        let Some(block) = block else { return Ok(()) };
+        block.places().iter().try_for_each(|place| self.free(txg, layout.address(*place)?, block.len))
     }
 
     /// The allocated sectors of chunks being packed that were given no place, in pieces that can get one. After all
@@ -254,10 +265,11 @@ impl Space {
         Ok(unplaced)
     }
 
-    /// How many packed chunks still have blocks, and how many bytes of memory their maps take.
+    /// How many packed chunks still have blocks, and how many bytes of memory their maps and all second places take.
     pub fn packed(&self) -> (usize, u64) {
         let layout = self.layout.load();
-        let entries: usize = layout.packed.values().map(|packing| packing.entries.len()).sum();
+        let seconds: usize = layout.chunks.iter().map(|chunk| chunk.second_entries()).sum();
+        let entries = seconds + layout.packed.values().map(|packing| packing.entries.len()).sum::<usize>();
         (layout.packed.len(), (entries * size_of::<Entry>()) as u64)
     }
 
@@ -271,8 +283,8 @@ impl Space {
         }
     }
 
-    /// The sectors allocated in hosts for packed chunks at the end of the last synced transaction group, and the
-    /// sectors of packed chunks that no map covers.
+    /// The sectors allocated in hosts for packed chunks, and on archives for second places, at the end of the last
+    /// synced transaction group; and the sectors of packed chunks that no map covers.
     pub fn hosted_extents(&self, io: &dyn SpaceIo) -> Result<Hosted> {
         let stored = self.stored.lock();
         let layout = self.layout.load();
@@ -289,6 +301,9 @@ impl Space {
                 hosted.hosts.push(extent(host.id, span));
             }
             hosted.lost.extend(without(&live, &normalize(covered)).into_iter().map(|span| extent(*id, span)));
+        }
+        for Entry { span, host } in layout.chunks.iter().flat_map(|chunk| chunk.seconds_at(stored.txg)) {
+            hosted.hosts.push(extent(host.chunk, Span::new(host.sector, span.len)));
         }
         Ok(hosted)
     }
@@ -323,7 +338,7 @@ pub struct Hosted {
 impl Layout {
     /// Whether a whole table finds room in empty chunks, which only the space layer takes by now: the group that packs
     /// chunks cannot be committed without its table.
-    fn has_room_for_table(&self) -> bool {
+    pub(super) fn has_room_for_table(&self) -> bool {
         let pages = self.chunks.len().div_ceil(ROWS_PER_PAGE) as u64 + 1;
         let bytes = pages * MAX_PAGE * u64::from(COPIES);
         u64::from(self.empty.load(Relaxed)) * self.region >= bytes
@@ -412,7 +427,7 @@ fn cover(live: &[Span], placed: Vec<Entry>, chunk: &Chunk, layout: &Layout) -> O
 }
 
 /// The live parts of the entries. An indivisible entry is live as a whole or not at all.
-fn pieces(entries: &[Entry], live: &[Span], chunk: &Chunk, layout: &Layout) -> Vec<Entry> {
+pub(super) fn pieces(entries: &[Entry], live: &[Span], chunk: &Chunk, layout: &Layout) -> Vec<Entry> {
     let mut found = Vec::new();
     for entry in entries {
         let Some(host) = layout.chunks.get(entry.host.chunk.0 as usize) else { continue };
@@ -431,7 +446,7 @@ fn pieces(entries: &[Entry], live: &[Span], chunk: &Chunk, layout: &Layout) -> V
 
 /// The entries in order. Entries that are adjacent in the chunk and in the host, and that can be divided again, are
 /// joined.
-fn joined(entries: Vec<Entry>, chunk: &Chunk, layout: &Layout) -> Vec<Entry> {
+pub(super) fn joined(entries: Vec<Entry>, chunk: &Chunk, layout: &Layout) -> Vec<Entry> {
     let mut all: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries {
         let follows = |last: &Entry| {

@@ -29,7 +29,7 @@ use crate::{
     error::Result,
     format::{
         pointer::Address,
-        space::{Class, PhysicalPointer},
+        space::{Class, PhysicalPointer, Span, packing::Entry},
     },
     units::{Txg, VdevId},
 };
@@ -164,12 +164,14 @@ impl Space {
         self.layout.load().extent(address, bytes)
     }
 
-    /// Frees `stored` bytes at `address`, in `txg`. An invalid or free address is an error: the pool is damaged.
+    /// Frees `stored` bytes at `address`, in `txg`, with their second places. An invalid or free address is an error: the pool is damaged.
     pub fn free(&self, txg: Txg, address: Address, stored: u32) -> Result<()> {
         let layout = self.layout.load();
         let (chunk, span) = layout.locate(address, stored)?;
         let hosted = layout.freed_with(chunk, span)?;
-        chunk.free(txg, span)?;
+        for Entry { span, host } in chunk.free_block(txg, span)? {
+            layout.chunks[host.chunk.0 as usize].free(txg, Span::new(host.sector, span.len))?;
+        }
         hosted.map_or(Ok(()), |(host, span)| host.free(txg, span))
     }
 
@@ -325,7 +327,7 @@ impl Space {
 pub struct OwnBlocks {
     /// The chunk table: its root and pages.
     pub table: Vec<PhysicalPointer>,
-    /// The chunks' checkpoints, and the maps of packed chunks.
+    /// The chunks' checkpoints, the maps of packed chunks, and the places of chunks with blocks on archives.
     pub checkpoints: Vec<PhysicalPointer>,
     /// The blocks of the space log.
     pub log: Vec<PhysicalPointer>,

@@ -22,6 +22,7 @@ use pool::{
             checkpoint::Checkpoint,
             log::{ChunkChanges, LogBlock, decode_changes, encode_changes},
             packing::{self, PackedMap},
+            places::Places,
             table::{Row, Seat, TableRoot, decode_page, encode_page},
         },
         uberblock::{Epoch, Uberblock},
@@ -406,8 +407,14 @@ fn the_chunk_table() {
         checkpoint: used.checkpoint,
         ..packed(Some(physical(16_384, 0x0d)))
     };
-    let rows = vec![full, Row { unit: 3, arrived: Txg(4600), ..packed(None) }];
+    let rows = vec![full.clone(), Row { unit: 3, arrived: Txg(4600), ..packed(None) }];
     let bytes = golden::compare("table-page-packed", &encode_page(&rows));
+    assert_eq!(decode_page(&bytes), Ok(rows));
+    let places = Some(physical(16_384, 0x0d));
+    let seconded = Row { entered: Txg(4652), places, ..used };
+    let tiered = Row { seat: Seat::Packed { map: None }, entered: Txg(4652), places, ..full };
+    let rows = vec![seconded, tiered, packed(None)];
+    let bytes = golden::compare("table-page-places", &encode_page(&rows));
     assert_eq!(decode_page(&bytes), Ok(rows));
 }
 
@@ -422,12 +429,21 @@ fn checkpoints() {
     }
 }
 
+fn entry(start: u32, len: u32, chunk: u32, sector: u32) -> packing::Entry {
+    packing::Entry { span: Span::new(start, len), host: Address { chunk: ChunkId(chunk), sector } }
+}
+
+#[test]
+fn the_places_of_a_chunk() {
+    let homes = vec![entry(0, 8, 3, 64), entry(8, 24, 20, 0)];
+    let seconds = vec![entry(0, 8, 20, 24)];
+    let places = Places { chunk: ChunkId(9), sectors: 256, since: Txg(4652), homes, seconds };
+    let bytes = golden::compare("places", &places.encode());
+    assert_eq!(Places::decode(&bytes, 256), Ok(places));
+}
+
 #[test]
 fn the_map_of_a_packed_chunk() {
-    let entry = |start, len, chunk, sector| packing::Entry {
-        span: Span::new(start, len),
-        host: Address { chunk: ChunkId(chunk), sector },
-    };
     let entries = vec![entry(0, 8, 3, 64), entry(8, 1, 3, 72), entry(40, 3, 12, 0)];
     let map = PackedMap { chunk: ChunkId(9), sectors: 256, entries };
     let bytes = golden::compare("packed-map", &map.encode());

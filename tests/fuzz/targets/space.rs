@@ -8,7 +8,8 @@ use pool::format::{
         SpaceRoot, Span,
         checkpoint::Checkpoint,
         log::{LogBlock, decode_changes, encode_changes},
-        packing::PackedMap,
+        packing::{Entry, PackedMap},
+        places::Places,
         table::{TableRoot, decode_page, encode_page},
     },
 };
@@ -31,6 +32,7 @@ pub(super) fn run(input: &[u8]) -> bool {
         4 => comes_back(coded, changes, |changes| encode_changes(changes)),
         5 => checkpoint(coded),
         6 => map(coded),
+        7 => places(coded),
         _ => false,
     }
 }
@@ -71,11 +73,28 @@ fn map(input: &[u8]) -> bool {
     let sectors = u32::from(u16::from_le_bytes(*sectors));
     let decode = |bytes: &[u8]| {
         let map = PackedMap::decode(bytes, sectors).ok()?;
-        check(&map.entries.iter().map(|entry| entry.span).collect::<Vec<_>>());
-        assert!(map.entries.last().is_none_or(|last| last.span.end() <= sectors));
+        check_entries(&map.entries, sectors);
         Some(map)
     };
     comes_back(coded, decode, PackedMap::encode)
+}
+
+/// As for a checkpoint.
+fn places(input: &[u8]) -> bool {
+    let Some((sectors, coded)) = input.split_first_chunk() else { return false };
+    let sectors = u32::from(u16::from_le_bytes(*sectors));
+    let decode = |bytes: &[u8]| {
+        let places = Places::decode(bytes, sectors).ok()?;
+        [&places.homes, &places.seconds].into_iter().for_each(|entries| check_entries(entries, sectors));
+        Some(places)
+    };
+    comes_back(coded, decode, Places::encode)
+}
+
+/// Checks that entries ascend inside a chunk of so many sectors.
+fn check_entries(entries: &[Entry], sectors: u32) {
+    check(&entries.iter().map(|entry| entry.span).collect::<Vec<_>>());
+    assert!(entries.last().is_none_or(|last| last.span.end() <= sectors));
 }
 
 /// Checks that spans ascend without overlap or overflow.

@@ -44,15 +44,7 @@ impl PackedMap {
         put_head(MAGIC, &mut out);
         out.put_varint(u64::from(self.chunk.0));
         out.put_varint(u64::from(self.sectors));
-        out.put_varint(self.entries.len() as u64);
-        let mut end = 0;
-        for Entry { span, host } in &self.entries {
-            out.put_varint(u64::from(span.start - end));
-            out.put_varint(u64::from(span.len));
-            out.put_varint(u64::from(host.chunk.0));
-            out.put_varint(u64::from(host.sector));
-            end = span.end();
-        }
+        put_entries(&self.entries, &mut out);
         out
     }
 
@@ -64,23 +56,42 @@ impl PackedMap {
         if reader.varint32(WHAT)? != sectors {
             return malformed("packed chunk's size");
         }
-        let count = reader.varint(WHAT)?;
-        if count > (reader.remaining() / LEAST) as u64 {
-            return malformed(WHAT);
-        }
-        let mut entries = Vec::with_capacity(count as usize);
-        let mut end = 0;
-        for _ in 0..count {
-            let entry = take_entry(end, &mut reader)?;
-            end = entry.span.end();
-            entries.push(entry);
-        }
+        let entries = take_entries(sectors, &mut reader)?;
         reader.finish(WHAT)?;
-        if end > sectors {
-            return malformed("packed chunk's entries");
-        }
         Ok(PackedMap { chunk, sectors, entries })
     }
+}
+
+/// Appends the coded form of entries, which are in order and disjoint.
+pub(super) fn put_entries(entries: &[Entry], out: &mut impl Writer) {
+    out.put_varint(entries.len() as u64);
+    let mut end = 0;
+    for Entry { span, host } in entries {
+        out.put_varint(u64::from(span.start - end));
+        out.put_varint(u64::from(span.len));
+        out.put_varint(u64::from(host.chunk.0));
+        out.put_varint(u64::from(host.sector));
+        end = span.end();
+    }
+}
+
+/// Takes entries in a chunk of so many sectors off the reader.
+pub(super) fn take_entries(sectors: u32, reader: &mut Reader<'_>) -> Result<Vec<Entry>, Malformed> {
+    let count = reader.varint(WHAT)?;
+    if count > (reader.remaining() / LEAST) as u64 {
+        return malformed(WHAT);
+    }
+    let mut entries = Vec::with_capacity(count as usize);
+    let mut end = 0;
+    for _ in 0..count {
+        let entry = take_entry(end, reader)?;
+        end = entry.span.end();
+        entries.push(entry);
+    }
+    if end > sectors {
+        return malformed("packed chunk's entries");
+    }
+    Ok(entries)
 }
 
 /// The next entry after one that ends at `end`.
@@ -95,11 +106,12 @@ fn take_entry(end: u32, reader: &mut Reader<'_>) -> Result<Entry, Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
+    /// Entries in order, with gaps.
+    pub(in crate::format::space) fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
         prop::collection::vec((0u32..300, 1u32..300, any::<u32>(), any::<u32>()), 0..9).prop_map(|all| {
             let mut end = 0;
             let entry = |(gap, len, chunk, sector): (u32, u32, u32, u32)| {

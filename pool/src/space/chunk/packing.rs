@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Chunk, CountedIn, Standing};
 use crate::{
     error::Result,
-    format::space::{Class, PhysicalPointer, Span},
+    format::space::{Class, PhysicalPointer, Span, packing::Entry},
     space::{
         io::Disk,
         span_set::{complement, normalize},
@@ -19,26 +19,38 @@ impl Chunk {
         self.standing() == Standing::Packed
     }
 
-    /// The stored map, if the chunk is packed and not empty.
+    /// The stored map or places, if the chunk has any.
     pub(in crate::space) fn map_at(&self) -> Option<PhysicalPointer> {
         self.state.lock().map_at
     }
 
-    /// Sets the map that the table now names, and returns the former one.
+    /// Sets the map that the table now names, or none if it names no places either, and returns the former one.
     pub(in crate::space) fn set_map_at(&self, map: Option<PhysicalPointer>) -> Option<PhysicalPointer> {
-        std::mem::replace(&mut self.state.lock().map_at, map)
+        let mut state = self.state.lock();
+        state.seconds = None;
+        std::mem::replace(&mut state.map_at, map)
     }
 
     /// Packs the chunk with this map from `txg` on: no more allocations, and no counters. Returns the former map. A
-    /// concurrent reader of the old place still finds the blocks.
-    pub(in crate::space) fn pack(&self, txg: Txg, map: PhysicalPointer) -> Option<PhysicalPointer> {
+    /// concurrent reader of the old place still finds the blocks. Stored places, with their second ones, take the place
+    /// of a map.
+    pub(in crate::space) fn pack(
+        &self,
+        txg: Txg,
+        map: PhysicalPointer,
+        seconds: Option<Vec<Entry>>,
+    ) -> Option<PhysicalPointer> {
         let mut state = self.state.lock();
         // A thread that activated the chunk while it was being closed has left it active.
         state.active = false;
         self.hints.active.store(false, Relaxed);
         self.stand(&mut state, Standing::Packed, CountedIn::default());
         self.arrive(txg);
-        state.map_at.replace(map)
+        drop(state);
+        match seconds {
+            Some(seconds) => self.set_places(txg, seconds, map),
+            None => self.set_map_at(Some(map)),
+        }
     }
 
     /// The spans allocated now.

@@ -54,7 +54,7 @@ impl Chunk {
         self.state.lock().checkpoint
     }
 
-    /// The blocks named by the row: the checkpoint, and the map of a packed chunk.
+    /// The blocks named by the row: the checkpoint, and the map or the places.
     pub(in crate::space) fn blocks(&self) -> impl Iterator<Item = PhysicalPointer> + use<> {
         let state = self.state.lock();
         state.checkpoint.into_iter().chain(state.map_at)
@@ -96,8 +96,9 @@ impl Chunk {
     pub(in crate::space) fn row(&self) -> Row {
         let state = self.state.lock();
         let (vdev, region) = self.seat();
+        let (entered, places) = state.stored_places();
         let seat = match self.is_packed() {
-            true => Seat::Packed { map: state.map_at },
+            true => Seat::Packed { map: state.map_at.filter(|_| places.is_none()) },
             false => Seat::Region { vdev, region },
         };
         Row {
@@ -108,11 +109,28 @@ impl Chunk {
             described: state.described,
             allocated: state.allocated_then,
             checkpoint: state.checkpoint,
+            entered,
+            places,
         }
     }
 
-    /// The spans free at the end of `txg`: free now, freed until then, or allocated since.
+    /// The spans free at the end of `txg`, the last synced group.
     fn free_at(&self, state: &mut State, txg: Txg, disk: &Disk<'_>) -> Result<Vec<Span>> {
+        let free = self.free_until(state, txg, disk)?;
+        if total(free.iter().copied()) != u64::from(self.sectors - state.logged) {
+            return Err(self.damaged("the map does not add up"));
+        }
+        Ok(free)
+    }
+
+    /// The spans allocated at the end of `txg`, the group being synced or the open one.
+    pub(in crate::space) fn live_at(&self, txg: Txg, disk: &Disk<'_>) -> Result<Vec<Span>> {
+        let mut state = self.state.lock();
+        Ok(complement(&self.free_until(&mut state, txg, disk)?, self.sectors))
+    }
+
+    /// The spans free at the end of `txg`: free now, freed until then, or allocated since.
+    fn free_until(&self, state: &mut State, txg: Txg, disk: &Disk<'_>) -> Result<Vec<Span>> {
         let mut free: Vec<Span> = self.load(state, disk)?.spans().collect();
         for changes in &state.changes {
             if changes.txg <= txg {
@@ -121,11 +139,7 @@ impl Chunk {
                 free.extend(&changes.allocated);
             }
         }
-        let free = normalize(free);
-        if total(free.iter().copied()) != u64::from(self.sectors - state.logged) {
-            return Err(self.damaged("the map does not add up"));
-        }
-        Ok(free)
+        Ok(normalize(free))
     }
 
     /// The map, read from the checkpoint if it is not loaded.

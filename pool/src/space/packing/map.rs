@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(in crate::space) struct Packing {
     /// In order and disjoint.
-    pub(super) entries: Vec<Entry>,
+    pub(in crate::space) entries: Vec<Entry>,
 }
 
 impl Packing {

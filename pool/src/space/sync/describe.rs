@@ -17,9 +17,10 @@ use crate::{
     format::space::{
         PhysicalPointer,
         log::{MAX_LOG_HEAD, encode_changes},
+        packing::Entry,
         table::{ROWS_PER_PAGE, Row, Seat, TableRoot, encode_page},
     },
-    space::{chunk::Chunk, history::DEFERRED_GROUPS, layout::whole_units},
+    space::{chunk::Chunk, history::DEFERRED_GROUPS, layout::whole_units, packing::pieces},
     units::{MIB, Txg},
 };
 
@@ -39,14 +40,32 @@ const LEAVING: usize = 64;
 struct Draft<'a> {
     /// New checkpoints; none for an empty chunk.
     checkpoints: Vec<(&'a Chunk, Option<PhysicalPointer>)>,
-    /// New maps of packed chunks; none for an empty chunk.
-    maps: Vec<(&'a Chunk, Option<PhysicalPointer>)>,
+    /// New maps and places.
+    maps: Vec<DraftedMap<'a>>,
     /// The indices in the table of the changed pages.
     changed: Vec<usize>,
     /// The new pages, in the order of `changed`.
     pages: Vec<PhysicalPointer>,
     /// The new root, if there are new pages.
     root: Option<PhysicalPointer>,
+}
+
+/// A new map or new places of a chunk.
+struct DraftedMap<'a> {
+    chunk: &'a Chunk,
+    /// None for a packed chunk that is empty, and for another chunk without second places.
+    at: Option<PhysicalPointer>,
+    /// The second places, if places are stored and not a map.
+    seconds: Option<Vec<Entry>>,
+}
+
+impl DraftedMap<'_> {
+    /// The chunk's row with the map or the places.
+    fn row(&self, row: Row) -> Row {
+        let (map, places) = if self.seconds.is_some() { (None, self.at) } else { (self.at, None) };
+        let seat = if self.chunk.is_packed() { Seat::Packed { map } } else { row.seat };
+        Row { seat, places, entered: if places.is_some() { row.entered } else { Txg::ZERO }, ..row }
+    }
 }
 
 impl Writer<'_> {
@@ -143,30 +162,69 @@ impl Writer<'_> {
                 return Ok(());
             }
         };
+        if chunk.logged() > 0 && !self.has_room_for_more(draft) {
+            return Ok(());
+        }
+        // The log of the frees that the stored places lack may go, so places that find no room keep the checkpoint back.
+        let places = match chunk.lacks_frees() {
+            true => match self.store_places(chunk) {
+                Err(Error::OutOfSpace) => return Ok(()),
+                stored => Some(stored?),
+            },
+            false => None,
+        };
         let pointer = match chunk.logged() {
             0 => None,
-            _ if !self.has_room_for_more(draft) => return Ok(()),
             _ => match self.store(checkpoint.encode()) {
                 // Another chunk's checkpoint may be smaller.
-                Err(Error::OutOfSpace) => return Ok(()),
+                Err(Error::OutOfSpace) => {
+                    return places.and_then(|places| places.at).map_or(Ok(()), |at| self.take_back(&at));
+                }
                 stored => Some(stored?),
             },
         };
         draft.checkpoints.push((chunk, pointer));
+        draft.maps.extend(places);
         Ok(())
     }
 
-    /// Drafts maps that must leave a region, and drops those of empty packed chunks.
+    /// Stores a chunk's places of the end of the group.
+    fn store_places<'a>(&self, chunk: &'a Chunk) -> Result<DraftedMap<'a>> {
+        let seconds = chunk.seconds_at(self.txg);
+        let (homes, is_needed) = match self.layout().packed.get(&chunk.id) {
+            Some(packing) => {
+                let live = chunk.live_at(self.txg, &self.disk)?;
+                (pieces(&packing.entries, &live, chunk, self.layout()), !chunk.is_free())
+            }
+            None => (Vec::new(), !seconds.is_empty()),
+        };
+        let places = is_needed.then(|| chunk.places(self.txg, homes, seconds.clone()).encode());
+        let at = places.map(|places| self.store(places)).transpose()?;
+        Ok(DraftedMap { chunk, at, seconds: Some(seconds) })
+    }
+
+    /// Drafts maps and places that must leave a region, and drops those of which nothing is left.
     fn draft_maps<'a>(&'a self, draft: &mut Draft<'a>) -> Result<()> {
         let layout = self.layout();
-        let chunks = layout.packed.keys().map(|id| &layout.chunks[id.0 as usize]);
-        for (chunk, map) in chunks.filter_map(|chunk| Some((chunk, chunk.map_at()?))) {
-            if chunk.is_free() {
-                draft.maps.push((chunk, None));
-            } else if layout.is_leaving(&map) && draft.maps.len() < LEAVING {
-                let map = layout.packed[&chunk.id].describe(chunk);
-                draft.maps.push((chunk, Some(self.store(map.encode())?)));
+        let is_drafted = |draft: &Draft<'_>, chunk: &Chunk| draft.maps.iter().any(|map| map.chunk.id == chunk.id);
+        for (chunk, map) in layout.chunks.iter().filter_map(|chunk| Some((chunk, chunk.map_at()?))) {
+            let is_empty = match chunk.is_packed() {
+                true => chunk.is_free(),
+                false => chunk.has_no_seconds_at(self.txg),
+            };
+            let is_leaving = layout.is_leaving(&map) && draft.maps.len() < LEAVING;
+            if !(is_empty || is_leaving) || is_drafted(draft, chunk) {
+                continue;
             }
+            let drafted = match () {
+                () if is_empty => DraftedMap { chunk, at: None, seconds: None },
+                () if chunk.has_places() => self.store_places(chunk)?,
+                () => {
+                    let map = layout.packed[&chunk.id].describe(chunk);
+                    DraftedMap { chunk, at: Some(self.store(map.encode())?), seconds: None }
+                }
+            };
+            draft.maps.push(drafted);
         }
         Ok(())
     }
@@ -178,9 +236,9 @@ impl Writer<'_> {
         for &(chunk, checkpoint) in &draft.checkpoints {
             rows[chunk.id.0 as usize] = Some(chunk.row_on(self.txg.back(1), checkpoint));
         }
-        for &(chunk, map) in &draft.maps {
-            let row = rows[chunk.id.0 as usize].get_or_insert_with(|| chunk.row());
-            row.seat = Seat::Packed { map };
+        for map in &draft.maps {
+            let row = &mut rows[map.chunk.id.0 as usize];
+            *row = Some(map.row(row.take().unwrap_or_else(|| map.chunk.row())));
         }
         let mut pages = stored.pages.clone();
         let is_leaving = |pointer: &PhysicalPointer| self.layout().is_leaving(pointer);
@@ -206,13 +264,17 @@ impl Writer<'_> {
 
     /// Puts a draft into force.
     fn adopt(&self, stored: &mut Stored, draft: Draft<'_>) -> Result<()> {
+        self.space.forget_maps(draft.maps.iter().filter(|map| map.at.is_none()).map(|map| map.chunk.id));
+        for DraftedMap { chunk, at, seconds } in draft.maps {
+            self.discard(match (at, seconds) {
+                (Some(at), Some(seconds)) => chunk.set_places(self.txg, seconds, at),
+                (at, _) => chunk.set_map_at(at),
+            })?;
+        }
         for (chunk, checkpoint) in draft.checkpoints {
+            chunk.assert_no_free_is_missing(self.txg);
             self.discard(chunk.set_checkpoint(self.txg.back(1), checkpoint))?;
         }
-        for &(chunk, map) in &draft.maps {
-            self.discard(chunk.set_map_at(map))?;
-        }
-        self.space.forget_maps(draft.maps.iter().filter(|(_, map)| map.is_none()).map(|(chunk, _)| chunk.id));
         for (index, page) in draft.changed.into_iter().zip(draft.pages) {
             self.discard(put(&mut stored.pages, index, page))?;
         }
@@ -226,8 +288,9 @@ impl Writer<'_> {
 
     /// Takes back the stored blocks of a draft.
     fn abandon(&self, draft: Draft<'_>) -> Result<()> {
-        let of_chunks = draft.checkpoints.iter().chain(&draft.maps).filter_map(|(_, pointer)| pointer.as_ref());
-        for pointer in of_chunks.chain(&draft.pages).chain(&draft.root) {
+        let maps = draft.maps.iter().filter_map(|map| map.at.as_ref());
+        let checkpoints = draft.checkpoints.iter().filter_map(|(_, pointer)| pointer.as_ref());
+        for pointer in checkpoints.chain(maps).chain(&draft.pages).chain(&draft.root) {
             self.take_back(pointer)?;
         }
         for page in draft.changed {

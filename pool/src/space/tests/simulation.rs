@@ -3,6 +3,9 @@
 //! The model is the list of all blocks ever allocated, with the groups of their births and deaths. Every block's
 //! content is stamped on a device in memory, so a block overwritten too early shows when a state with it is checked. A
 //! crash opens one of the last [`SAFE_STATES`] committed roots on the devices' present content.
+//!
+//! Blocks are copied to an archive, if there is one, and the model knows the group in which each second place was
+//! entered: every later state has it, with the block's stamp, as long as the block lives.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -16,12 +19,14 @@ use rand::{
     seq::{IndexedRandom, SliceRandom},
 };
 
+mod archive;
+
 use super::{Memory, REGION, SECTOR, plain, sectors};
 use crate::{
     error::Error,
     format::{codec::Reader, label::classes::VdevClass, pointer::Address, space::Place},
     space::{chunk::Standing, io::Disk, packing::packer::Packer, places::extent, *},
-    units::{ChunkId, Txg},
+    units::{ChunkId, Txg, VdevId},
 };
 
 /// One copy of a block.
@@ -32,9 +37,15 @@ struct Block {
     stamp: u64,
     born: Txg,
     died: Option<Txg>,
+    /// The group that entered its second place.
+    entered: Option<Txg>,
 }
 
 impl Block {
+    fn address(&self) -> Address {
+        Address { chunk: self.extent.chunk, sector: self.extent.sector }
+    }
+
     fn lives_at(&self, txg: Txg) -> bool {
         self.born <= txg && self.died.is_none_or(|died| died > txg)
     }
@@ -56,6 +67,7 @@ struct Simulation {
     /// Chunks are packed now and then.
     packs: bool,
     packed: u32,
+    archived: archive::Archived,
 }
 
 impl Simulation {
@@ -82,6 +94,7 @@ impl Simulation {
             stamps: 0,
             packs: false,
             packed: 0,
+            archived: archive::Archived::default(),
         }
     }
 
@@ -98,6 +111,7 @@ impl Simulation {
             chunk.standing() == Standing::Open
                 && !chunk.active_hint()
                 && chunk.allocated() > 0
+                && !layout.is_on_archive(chunk)
                 && !own.contains(&chunk.id)
         };
         let mut all: Vec<ChunkId> = layout.chunks.iter().filter(is_source).map(|chunk| chunk.id).collect();
@@ -161,8 +175,7 @@ impl Simulation {
             let part = Span::new(span.start, span.len + chunk.unit);
             assert!(packer.place(layout, chunk, part).is_err(), "a part of it has a place");
             let place = layout.place(&to, sector);
-            let content = block.stamp.to_le_bytes().repeat(SECTOR as usize / 8 * block.bytes.div_ceil(SECTOR) as usize);
-            self.memory.write(place.vdev, place.offset, &content).unwrap();
+            self.memory.write(place.vdev, place.offset, &content_of(block.stamp, block.bytes)).unwrap();
         }
         true
     }
@@ -194,6 +207,7 @@ impl Simulation {
             let live = self.blocks.iter().filter(|block| block.died.is_none());
             live.for_each(|block| self.check_content(&self.space, block));
         }
+        self.archive();
         for _ in 0..self.random.random_range(0..60) {
             let txg = if self.random.random_bool(0.3) { self.txg.next() } else { self.txg };
             match self.random.random_range(0..100) {
@@ -240,9 +254,8 @@ impl Simulation {
             assert!(self.taken.insert(sector), "{sector:?} is allocated twice");
         }
         self.stamps += 1;
-        let content = self.stamps.to_le_bytes().repeat(SECTOR as usize / 8 * sectors_of as usize);
-        self.memory.write(vdev, offset, &content).unwrap();
-        self.blocks.push(Block { extent, bytes, stamp: self.stamps, born: txg, died: None });
+        self.memory.write(vdev, offset, &content_of(self.stamps, bytes)).unwrap();
+        self.blocks.push(Block { extent, bytes, stamp: self.stamps, born: txg, died: None, entered: None });
     }
 
     fn free(&mut self, txg: Txg) {
@@ -308,6 +321,7 @@ impl Simulation {
             expected.extend(sectors(block.extent));
             self.check_content(space, block);
             hosted += self.expect_hosted(space, block, &mut expected);
+            hosted += self.expect_second(space, block, &mut expected);
         }
         let Hosted { hosts, lost } = space.hosted_extents(&self.memory).unwrap();
         let counted: u64 = hosts.iter().map(|extent| u64::from(extent.sectors)).sum();
@@ -333,8 +347,10 @@ impl Simulation {
     }
 
     fn check_content(&self, space: &Space, block: &Block) {
-        let Extent { chunk, sector, .. } = block.extent;
-        let (vdev, offset) = space.resolve(Address { chunk, sector }, block.bytes).unwrap();
+        self.check_stamp(space.resolve(block.address(), block.bytes).unwrap(), block);
+    }
+
+    fn check_stamp(&self, (vdev, offset): (VdevId, u64), block: &Block) {
         let mut content = vec![0; block.bytes.next_multiple_of(SECTOR) as usize];
         self.memory.read(vdev, offset, &mut content, &|_| true).unwrap();
         assert!(content.chunks(8).all(|word| word == block.stamp.to_le_bytes()), "{block:?} is overwritten");
@@ -353,13 +369,16 @@ impl Simulation {
         self.blocks.retain(|block| block.born <= txg);
         for block in &mut self.blocks {
             block.died = block.died.filter(|&died| died <= txg);
+            block.entered = block.entered.filter(|&entered| entered <= txg);
         }
+        self.archived.lose(&self.space);
         self.taken = self.blocks.iter().flat_map(|block| sectors(block.extent)).collect();
         self.memory.0.values().for_each(|rows| rows.written.lock().clear());
         let kept = self.space.allocated_extents(&self.memory).unwrap();
         kept.iter().for_each(|extent| self.memory.mark(&self.space, extent, true));
         let expected: u64 = root.allocated * u64::from(SECTOR);
-        assert_eq!(self.space.totals().allocated, expected);
+        let totals = self.space.totals();
+        assert_eq!(totals.vdevs.iter().map(|vdev| vdev.allocated).sum::<u64>(), expected);
         self.txg = Txg(self.txg.0 + self.random.random_range(2..5));
     }
 }
@@ -417,6 +436,11 @@ proptest! {
             simulation.step(pressure);
         }
     }
+}
+
+/// The sectors of a block with this stamp.
+fn content_of(stamp: u64, bytes: u32) -> Vec<u8> {
+    stamp.to_le_bytes().repeat(SECTOR as usize / 8 * bytes.div_ceil(SECTOR) as usize)
 }
 
 /// Runs a pool with packed chunks, on devices with these units: returns the number of packed chunks.
