@@ -26,6 +26,7 @@ mod repair;
 mod runs;
 mod spares;
 pub mod storage;
+mod tier;
 mod write;
 
 pub(crate) use ahead::{Ahead, Part};

@@ -49,6 +49,7 @@ mod streams;
 mod suspects;
 mod sync;
 mod throttle;
+mod tier;
 mod workers;
 
 pub(crate) use self::{
