@@ -103,3 +103,33 @@ fn query(port: u16, name: &str) -> String {
     let sent = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut text));
     sent.map_or_else(|error| error.to_string(), |_| text)
 }
+
+#[test]
+fn a_long_list_of_children_is_shown_in_parts() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "128M");
+    lab.fs(&["set", "canmount=noauto", "tank"]);
+    let (parent, below) = ("tank/many", 103);
+    lab.fs(&["create", "-o", "mountpoint=none", parent]);
+    (0..below).for_each(|number| drop(lab.fs(&["create", &format!("{parent}/c{number:03}")])));
+    lab.fs(&["create", &format!("{parent}/c050/deep")]);
+    lab.fs(&["snapshot", "-r", &format!("{parent}@a")]);
+    let server = Server::start(&lab);
+    let session = server.sign_in(&token(&lab, &[]));
+    let shown = |query: &str| {
+        let page = server.page(&session, &format!("/dataset/{parent}{query}")).body;
+        assert!(page.contains("File systems below (103)") && page.contains("Snapshots (1)"), "{page}");
+        let names =
+            page.split("href=\"/dataset/tank/many/").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        (names.collect::<Vec<_>>(), page)
+    };
+    let named = |range: std::ops::Range<u64>| range.map(|number| format!("c{number:03}")).collect::<Vec<_>>();
+    let (names, page) = shown("");
+    assert!(names == named(0..100) && page.contains("1 to 100 of 103"), "{names:?}");
+    let (names, page) = shown("?children=100");
+    assert!(names == named(100..103) && page.contains("101 to 103 of 103"), "{names:?}");
+    assert_eq!(shown("?children=18446744073709551615").0, [""; 0]);
+}

@@ -255,6 +255,8 @@ fn child_table(own: &DatasetRecord, children: &[Row], total: usize, from: &Parts
 /// Links to the other parts of a long list.
 fn pager(total: usize, from: usize, what: &str, address: impl Fn(usize) -> String) -> Markup {
     let last = total.saturating_sub(1) / ROWS * ROWS;
+    // The number comes from the address.
+    let from = from.min(total);
     html! {
         @if total > ROWS {
             nav.pager aria-label=(format!("Pages of {what}")) {
