@@ -3,8 +3,10 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,6 +103,47 @@ fn both_addresses_of_localhost_are_the_servers() {
     let place = format!("127.0.0.1:{}", taken.local_addr().unwrap().port());
     let refused = lab.run("pool", &["web", "--listen", &place]);
     assert!(refused.code == Some(1) && refused.stderr.contains("cannot listen on '[::1]:"), "{refused:?}");
+}
+
+#[test]
+fn the_port_is_held_by_the_manager_before_the_server_starts() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.create("tank", "128M");
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = held.local_addr().unwrap().port();
+    // The launcher hands its input over as descriptor 3, as systemd does.
+    let launch = |input: Stdio, variables: &str| {
+        let web = lab.command("pool", &["web"]);
+        let script = format!("exec 3<&0 </dev/null; {variables} exec {} web", web.get_program().display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).envs(web.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell.stdin(input).stderr(Stdio::piped());
+        shell
+    };
+    let server =
+        Server::of(&lab, launch(OwnedFd::from(held.try_clone().unwrap()).into(), "LISTEN_PID=$$ LISTEN_FDS=1"));
+    assert_eq!(server.port, port);
+    let session = server.sign_in(&token(&lab, &[]));
+    assert!(server.page(&session, "/").body.contains("tank"));
+    // The server restarts: the port stays taken, and the next server gets the same.
+    drop(server);
+    assert!(TcpListener::bind(("127.0.0.1", port)).is_err());
+    let server = Server::of(&lab, launch(OwnedFd::from(held).into(), "LISTEN_PID=$$ LISTEN_FDS=1"));
+    assert_eq!(server.get("/sign-in", "").status, 200);
+    // No service that the page starts keeps the port.
+    drop(server);
+    assert!(TcpListener::bind(("127.0.0.1", port)).is_ok());
+    for (input, variables, why) in [
+        (Stdio::from(fs::File::open("/dev/null").unwrap()), "LISTEN_PID=$$ LISTEN_FDS=1", "it is no listening socket"),
+        (Stdio::null(), "LISTEN_PID=$$ LISTEN_FDS=3", "at most 2 addresses"),
+    ] {
+        let ended = launch(input, variables).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.code() == Some(1) && said.contains(why), "{said}");
+    }
 }
 
 #[test]

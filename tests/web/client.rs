@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +46,11 @@ pub(crate) struct Session {
 impl Server {
     /// Starts the server of a lab on a free port.
     pub(crate) fn start(lab: &Lab) -> Server {
-        let mut command = lab.command("pool", &["web", "--listen", "127.0.0.1:0"]);
+        Server::of(lab, lab.command("pool", &["web", "--listen", "127.0.0.1:0"]))
+    }
+
+    /// Starts the server of a lab with a command line.
+    pub(crate) fn of(lab: &Lab, mut command: Command) -> Server {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.as_mut().unwrap());
         let mut greeting = String::new();

@@ -1,7 +1,7 @@
 //! Mounts whose serving process is gone. Each access to such a mount fails until the mount is detached.
 //!
-//! Another user, or another state folder, may have a pool of the same name. So each mount carries its owner: the folder
-//! of the registry that knows the pool. Mounts of earlier versions carry none; there only the name counts.
+//! Two users, or two state folders, may have pools of the same name. So each mount carries its owner: the folder of the
+//! registry with the pool. A mount of an earlier version carries no owner; there only the name counts.
 
 use std::{fs, os::unix::ffi::OsStrExt, path::Path};
 

@@ -1,7 +1,7 @@
 //! A new file for a stream, at a path without symbolic links.
 //!
-//! A user who owns a folder on the way could lead the file elsewhere with a link, and the file of root's page belongs to
-//! root. So no link is followed, and the file is removed from the very folder in which it was made.
+//! The owner of a folder on the way could redirect the file with a link, and root's page writes as root. So no link is
+//! followed, and the file is removed from its folder, even if another folder has taken the path.
 
 use std::{
     ffi::OsString,

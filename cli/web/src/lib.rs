@@ -26,7 +26,7 @@
 //! fields   fields of forms                   routes   addresses
 //! latency  metrics of devices                fresh    new files of streams
 //! patient  writes with a time limit           peer     the user of a client
-//! quota    shares of each user
+//! quota    shares of each user                handed   sockets of systemd
 //! ```
 
 mod actions;
@@ -40,6 +40,7 @@ mod fields;
 mod figures;
 mod fresh;
 mod gate;
+mod handed;
 mod latency;
 mod live;
 mod pages;

@@ -31,7 +31,7 @@ use crate::tasks::Tasks;
 use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::watch::Watch;
-use crate::{door, gate, rights, routes, tls};
+use crate::{door, gate, handed, rights, routes, tls};
 
 /// Maximum number of connections at a time.
 const MOST: usize = 2048;
@@ -85,10 +85,7 @@ pub fn serve(
     let path = config.door.clone();
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(THREADS).build()?;
     let served = runtime.block_on(async {
-        let failed = |error: io::Error| Failure::cannot("listen on", config.listen, error);
-        let listener = listen(config.listen).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let second = listen_beside(address)?;
+        let (listener, second, address) = listeners(config.listen)?;
         let app = Arc::new(App {
             url: url(address),
             cookie: gate::cookie_name(address.port()),
@@ -119,6 +116,19 @@ pub fn serve(
     // A service without an answer must not delay the end.
     runtime.shutdown_background();
     served
+}
+
+/// The listeners, and the address of the first: systemd's, or else new listeners.
+fn listeners(wanted: SocketAddr) -> Result<(TcpListener, Option<TcpListener>, SocketAddr), Failure> {
+    let mut handed = handed::sockets(SEND_BUFFER as usize)?.into_iter();
+    if let Some((first, address)) = handed.next() {
+        let second = handed.next().map(|(second, _)| TcpListener::from_std(second)).transpose()?;
+        return Ok((TcpListener::from_std(first)?, second, address));
+    }
+    let failed = |error: io::Error| Failure::cannot("listen on", wanted, error);
+    let listener = listen(wanted).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, listen_beside(address)?, address))
 }
 
 /// Listens, with a bounded buffer for each connection.

@@ -25,7 +25,7 @@ const OVERDUE: Duration = Duration::from_secs(3600);
 /// Shortest interval of searches for quotas, each of which reads a row of each dataset.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// An interval is also this many times as long as the search before: searches take a thousandth of a CPU at most.
+/// Least ratio of an interval to the preceding search: searches take a thousandth of a CPU at most.
 const RATIO: u32 = 1000;
 
 /// The nearly used quotas, as last found.

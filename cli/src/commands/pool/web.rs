@@ -30,7 +30,7 @@ const ADDRESS: &str = "127.0.0.1:6789";
 #[derive(Args, Debug)]
 #[command(
     after_help = "Without a certificate, a self-signed one is made in the first run; compare the fingerprint that the \
-browser shows with the printed one. The page is for this machine alone unless --listen names another address.
+browser shows with the printed one. The page is for this machine alone unless --listen names another address. Sockets of a systemd unit (LISTEN_FDS) replace --listen.
 
 Sign in with a token of 'pool web token'. Users see and do what 'fs allow' grants them. Programs get figures at /metrics with \
 a token in the header 'Authorization: Bearer'.
