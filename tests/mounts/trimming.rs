@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-use crate::lab::{Lab, can_mount, noise, wait_until};
+use crate::lab::{Lab, can_mount, noise, small_file_system, wait_until};
 
 fn stored(lab: &Lab) -> u64 {
     ["a.img", "b.img"].iter().map(|image| lab.path(image).metadata().unwrap().blocks() * 512).max().unwrap()
@@ -143,4 +143,27 @@ fn initialization_makes_thin_space_thick_and_keeps_data() {
     assert!(fs::read(folder.join("kept")).unwrap() == noise(20 << 20, 1));
     lab.pool(&["scrub", "-w", "tank"]);
     assert!(lab.pool(&["status", "tank"]).contains("with 0 errors"));
+}
+
+#[test]
+fn a_failed_initialization_is_shown_with_its_command() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.damages();
+    if !small_file_system(&lab.path("small"), "40m") {
+        return;
+    }
+    lab.pool(&["create", "-m", &lab.at("mnt/tank"), "tank", &format!("200M:{}", lab.at("small/a.img"))]);
+    assert!(lab.run("pool", &["initialize", "-w", "tank"]).code != Some(0));
+    assert!(lab.pool(&["status", "tank"]).contains("(initialization failed: pool status -i)"));
+    let status = lab.pool(&["status", "-i", "tank"]);
+    assert!(
+        status.contains("% initialized, failed at ") && status.contains("; to try again: pool initialize)"),
+        "{status}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&lab.pool(&["status", "-ij", "tank"])).unwrap();
+    let device = &json["pools"]["tank"]["vdevs"]["tank"]["vdevs"][&lab.at("small/a.img")];
+    assert_eq!((&device["init_state"], &device["init_errors"]), (&"CANCELED".into(), &"1".into()), "{json}");
 }

@@ -233,7 +233,7 @@ pub struct PassRecord {
     pub total: u64,
     /// Start of the pass, in seconds since 1970; 0 if none was requested.
     pub start: i64,
-    /// End of the pass, in seconds since 1970; 0 unless complete.
+    /// End of the pass, in seconds since 1970; 0 unless complete or failed.
     pub end: i64,
 }
 
@@ -247,7 +247,7 @@ impl PassRecord {
 /// Phase of a pass over the free space of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PassState {
-    /// No pass was requested since import, or the last pass failed.
+    /// No pass was requested since import.
     Idle,
     /// The device does not support the pass.
     Unsupported,
@@ -257,4 +257,6 @@ pub enum PassState {
     Suspended,
     /// The pass has covered all free space.
     Complete,
+    /// An error of the device has ended the pass.
+    Failed,
 }

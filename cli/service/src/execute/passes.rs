@@ -97,6 +97,7 @@ impl OpenPool {
             JobState::Running => PassState::Active,
             JobState::Paused => PassState::Suspended,
             JobState::Finished => PassState::Complete,
+            JobState::Failed(_) => PassState::Failed,
             _ => PassState::Idle,
         };
         let percent = pass.done.checked_mul(100).and_then(|done| done.checked_div(pass.total)).unwrap_or(0);
@@ -106,7 +107,10 @@ impl OpenPool {
             bytes: if let Detail::Pass { bytes } = pass.detail { bytes } else { 0 },
             total: pass.total,
             start: pass.begun.div_euclid(NANOS),
-            end: if state == PassState::Complete { pass.ended.div_euclid(NANOS) } else { 0 },
+            end: match state {
+                PassState::Complete | PassState::Failed => pass.ended.div_euclid(NANOS),
+                _ => 0,
+            },
         }
     }
 }

@@ -123,13 +123,19 @@ fn show(pools: &[String], again: bool, arguments: &Arguments, context: &mut Cont
 
 /// Drops details without an option for them. Passes under way are noted in any case.
 fn prepare_vdev(vdev: &mut VdevRecord, arguments: &Arguments) {
-    let kept = |pass: &mut Option<PassRecord>, is_wanted: bool, note: &'static str| {
+    let kept = |pass: &mut Option<PassRecord>, is_wanted: bool, [active, failed]: [&'static str; 2]| {
         let pass = if is_wanted { None } else { pass.take() };
-        pass.filter(|pass| pass.state == PassState::Active).map(|_| note)
+        pass.and_then(|pass| match pass.state {
+            PassState::Active => Some(active),
+            PassState::Failed => Some(failed),
+            _ => None,
+        })
     };
+    let initializing = ["(initializing)", "(initialization failed: pool status -i)"];
+    let trimming = ["(trimming)", "(trim failed: pool status -t)"];
     let notes = [
-        kept(&mut vdev.initialization, arguments.initialization, "(initializing)"),
-        kept(&mut vdev.trim, arguments.trim, "(trimming)"),
+        kept(&mut vdev.initialization, arguments.initialization, initializing),
+        kept(&mut vdev.trim, arguments.trim, trimming),
     ];
     let notes: Vec<&str> = vdev.note.as_deref().into_iter().chain(notes.into_iter().flatten()).collect();
     vdev.note = Some(notes.join("  ")).filter(|notes| !notes.is_empty());
@@ -173,13 +179,13 @@ fn shows_slow(vdev: &VdevRecord) -> bool {
 
 /// Text after the counters of a device.
 fn note(vdev: &VdevRecord, zone: Zone) -> String {
-    let passes = [(&vdev.initialization, "initialized"), (&vdev.trim, "trimmed")];
-    let passes = passes.into_iter().filter_map(|(pass, done)| pass.as_ref().map(|pass| passed(pass, done, zone)));
+    let passes = [(&vdev.initialization, ["initialized", "pool initialize"]), (&vdev.trim, ["trimmed", "pool trim"])];
+    let passes = passes.into_iter().filter_map(|(pass, words)| pass.as_ref().map(|pass| passed(pass, words, zone)));
     vdev.note.iter().cloned().chain(passes).collect::<Vec<_>>().join("  ")
 }
 
-/// The status of a pass; `done` is the verb for free space.
-fn passed(pass: &PassRecord, done: &str, zone: Zone) -> String {
+/// The status of a pass; `done` is the verb for free space, `command` starts the pass.
+fn passed(pass: &PassRecord, [done, command]: [&str; 2], zone: Zone) -> String {
     let PassRecord { percent, start, end, .. } = *pass;
     match pass.state {
         PassState::Idle => format!("(un{done})"),
@@ -187,6 +193,9 @@ fn passed(pass: &PassRecord, done: &str, zone: Zone) -> String {
         PassState::Active => format!("({percent}% {done}, started at {})", time::scan(start, zone)),
         PassState::Suspended => format!("({percent}% {done}, suspended, started at {})", time::scan(start, zone)),
         PassState::Complete => format!("(100% {done}, completed at {})", time::scan(end, zone)),
+        PassState::Failed => {
+            format!("({percent}% {done}, failed at {}; to try again: {command})", time::scan(end, zone))
+        }
     }
 }
 
@@ -382,15 +391,22 @@ mod tests {
             let (start, end) = (1_762_506_330, 1_762_506_390);
             PassRecord { state, percent: 37, start, end, ..PassRecord::idle(state) }
         };
-        let shown = |state| passed(&pass(state), "trimmed", utc);
-        let all =
-            [PassState::Idle, PassState::Unsupported, PassState::Active, PassState::Suspended, PassState::Complete];
+        let shown = |state| passed(&pass(state), ["trimmed", "pool trim"], utc);
+        let all = [
+            PassState::Idle,
+            PassState::Unsupported,
+            PassState::Active,
+            PassState::Suspended,
+            PassState::Complete,
+            PassState::Failed,
+        ];
         insta::assert_snapshot!(all.map(shown).join("\n"), @r"
         (untrimmed)
         (trim unsupported)
         (37% trimmed, started at Fri Nov  7 09:05:30 2025)
         (37% trimmed, suspended, started at Fri Nov  7 09:05:30 2025)
         (100% trimmed, completed at Fri Nov  7 09:06:30 2025)
+        (37% trimmed, failed at Fri Nov  7 09:06:30 2025; to try again: pool trim)
         ");
         let record = VdevRecord {
             trim: Some(PassRecord::idle(PassState::Idle)),

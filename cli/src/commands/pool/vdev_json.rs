@@ -115,6 +115,8 @@ fn pass_json(object: &mut Value, pass: &PassRecord, [state, done, total, time, e
         PassState::Active => "ACTIVE",
         PassState::Suspended => "SUSPENDED",
         PassState::Complete => "COMPLETE",
+        // OpenZFS has no word for a failure; the pass ended early.
+        PassState::Failed => "CANCELED",
     };
     object[state] = json!(word);
     if pass.state != PassState::Idle {
@@ -122,7 +124,7 @@ fn pass_json(object: &mut Value, pass: &PassRecord, [state, done, total, time, e
         object[done] = json!(pass.bytes.to_string());
         object[total] = json!(pass.total.to_string());
         object[time] = json!(changed.to_string());
-        object[errors] = json!("0");
+        object[errors] = json!(u64::from(pass.state == PassState::Failed).to_string());
     }
 }
 
