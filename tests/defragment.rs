@@ -148,7 +148,7 @@ fn the_job_is_limited_paused_and_resumed_after_a_kill() {
     assert!(status.contains("defragment: in progress since") && status.contains("limited to 3M/s"), "{status}");
     assert!(status.contains("regions emptied"), "{status}");
     let refused = lab.session(&["pool rebalance tank", "pool remove tank a.img"]);
-    assert!(refused.contains("a defragmentation is under way; use pool defragment -s to stop it"), "{refused}");
+    assert!(refused.contains("a defragmentation is in progress; use pool defragment -s to stop it"), "{refused}");
     wait_until("some regions are emptied", || number(&json(&lab), "regions_emptied") > 0);
     lab.kill("tank");
     lab.pool(&["import", "tank"]);

@@ -152,7 +152,7 @@ fn one_thing_is_moved_at_a_time_and_a_removal_is_paused_too() {
     lab.pool(&["add", "tank", "100M:b.img"]);
     lab.pool(&["remove", "--limit", "1M", "tank", "a.img"]);
     let refused = lab.session(&["pool rebalance tank"]);
-    assert!(refused.contains("a removal is under way; use pool remove -s to stop it"), "{refused}");
+    assert!(refused.contains("a removal is in progress; use pool remove -s to stop it"), "{refused}");
     lab.pool(&["remove", "-p", "tank"]);
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("a.img paused, started on"), "{status}");

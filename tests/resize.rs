@@ -134,7 +134,7 @@ fn the_job_is_limited_paused_and_resumed_after_a_kill() {
     let status = lab.pool(&["status", "tank"]);
     assert!(status.contains("resize: in progress since") && status.contains("limited to 100K/s"), "{status}");
     let refused = lab.session(&["pool rebalance tank", "pool defragment tank", "pool online -e tank b.img"]);
-    assert_eq!(refused.matches("a resize is under way; use pool resize -s to stop it").count(), 3, "{refused}");
+    assert_eq!(refused.matches("a resize is in progress; use pool resize -s to stop it").count(), 3, "{refused}");
     lab.kill("tank");
     lab.pool(&["import", "tank"]);
     assert_eq!(json(&lab)["state"], "SCANNING");

@@ -104,12 +104,12 @@ mod tests {
     #[test]
     fn paragraphs_are_lines_and_lists_stay_lists() {
         let text = "A word about it,\nand one more.\n\nExamples:\n  pool remove tank /dev/sdd\n  \
-                    pool remove --limit 20M tank /dev/sdd      copy at most so many bytes a second; also one under way";
+                    pool remove --limit 20M tank /dev/sdd      copy at most so many bytes a second; also one in progress";
         assert_eq!(
             flowing(text),
             "A word about it, and one more.\n\nExamples:\n  pool remove tank /dev/sdd\n  \
              pool remove --limit 20M tank /dev/sdd      copy at most so many bytes a\n\
-             \x20                                            second; also one under way"
+             \x20                                            second; also one in progress"
         );
     }
 

@@ -77,7 +77,7 @@ impl App {
             return Err(silent(pool, silence));
         }
         // A service that hangs keeps a thread for each question; other users leave threads for the owner.
-        let busy = || Failure::new("too many requests are under way").hint("wait a moment");
+        let busy = || Failure::new("too many requests are in progress").hint("wait a moment");
         let place = self.quota.enter(Lasting::Question, visitor.other()).ok_or_else(busy)?;
         let (app, user, name) = (self.clone(), visitor.user, pool.to_owned());
         let working = spawn_blocking(move || {

@@ -91,7 +91,7 @@ impl Moving<'_> {
         self.datasets.engine().writable()?;
         let mut work = self.work();
         match self.running::<R>() {
-            None => refused(format!("no {} is under way", R::WHAT)),
+            None => refused(format!("no {} is in progress", R::WHAT)),
             Some(_) if self.is_paused() => refused("it is already paused".to_owned()),
             Some(row) => {
                 let row = self.settle(&mut work, row)?;
@@ -105,7 +105,7 @@ impl Moving<'_> {
         self.datasets.engine().writable()?;
         let mut work = self.work();
         match self.running::<R>() {
-            None => refused(format!("no {} is under way", R::WHAT)),
+            None => refused(format!("no {} is in progress", R::WHAT)),
             Some(row) => {
                 self.end(&mut work, row, MoveState::Canceled)?;
                 self.lift_pause()
@@ -195,5 +195,5 @@ impl Moving<'_> {
 
 /// The refusal for another job that would move chunks.
 pub(crate) fn under_way(what: &str, stop: &str) -> String {
-    format!("a {what} is under way; use {stop} to stop it")
+    format!("a {what} is in progress; use {stop} to stop it")
 }

@@ -129,7 +129,7 @@ impl<'a> Moving<'a> {
     /// The row of a job, if readable.
     pub(crate) fn stored<R: Row>(&self, key: Key) -> Option<R> {
         self.datasets.read(|tx| Ok(tx.find::<R>(key)?.map(|(row, _)| row))).unwrap_or_else(|error| {
-            tracing::warn!("whether a {} is under way cannot be read: {error}", R::WHAT);
+            tracing::warn!("whether a {} is in progress cannot be read: {error}", R::WHAT);
             None
         })
     }

@@ -102,7 +102,7 @@ impl Job for Removal<'_> {
         self.datasets.engine().writable()?;
         let work = self.datasets.moving().work();
         match self.running() {
-            None => refused("no removal is under way".to_owned()),
+            None => refused("no removal is in progress".to_owned()),
             Some(_) if self.datasets.moving().is_paused() => refused("it is already paused".to_owned()),
             // The vdev is about to leave, and the end must be recorded.
             Some(row) if under_way(&row).is_none_or(|vdev| self.has_all_moved(&work, vdev)) => {
@@ -117,7 +117,7 @@ impl Job for Removal<'_> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
         match self.running() {
-            None => refused("no removal is under way".to_owned()),
+            None => refused("no removal is in progress".to_owned()),
             Some(row) => match self.give_up(&mut work, row, MoveState::Canceled)? {
                 true => self.datasets.moving().lift_pause(),
                 false => refused("all data of the vdev has already been moved".to_owned()),
@@ -162,7 +162,7 @@ impl Removal<'_> {
             if under_way(&running) == Some(vdev) && (self.datasets.moving().is_paused() || limit.is_some()) {
                 return self.datasets.moving().go_on(limit);
             }
-            return refused(format!("the removal of {} is under way; use pool remove -s to stop it", running.name));
+            return refused(format!("the removal of {} is in progress; use pool remove -s to stop it", running.name));
         }
         self.datasets.moving().check_none()?;
         let plan = self.datasets.engine().storage().space.moving_plan(&Regions::Vdev(vdev), &Targets::Anywhere);

@@ -109,7 +109,7 @@ impl Job for Resize<'_> {
         self.datasets.engine().writable()?;
         let _work = self.datasets.moving().work();
         match self.running() {
-            None => refused("no resize is under way".to_owned()),
+            None => refused("no resize is in progress".to_owned()),
             Some(_) if self.datasets.moving().is_paused() => refused("it is already paused".to_owned()),
             Some(row) if self.ends_there(&row) => refused(format!("the devices of {} already end there", row.name)),
             Some(_) => self.datasets.moving().pause(),
@@ -120,7 +120,7 @@ impl Job for Resize<'_> {
     fn stop(&self, pool: &Pool) -> Result<()> {
         self.datasets.engine().writable()?;
         let mut work = self.datasets.moving().work();
-        let Some(row) = self.running() else { return refused("no resize is under way".to_owned()) };
+        let Some(row) = self.running() else { return refused("no resize is in progress".to_owned()) };
         let keep = |vdev, regions| pool.keep_ends(vdev, regions).map(|()| true);
         match self.give_up(&mut work, row, MoveState::Canceled, keep)? {
             true => self.datasets.moving().lift_pause(),
@@ -172,7 +172,7 @@ impl Resize<'_> {
                 *self.datasets.jobs.mover.obstacle.lock() = None;
                 return self.datasets.moving().go_on(limit);
             }
-            return refused(format!("the resize of {} is under way; use pool resize -s to stop it", running.name));
+            return refused(format!("the resize of {} is in progress; use pool resize -s to stop it", running.name));
         }
         self.datasets.moving().check_none()?;
         let regions = behind(plan.vdev, plan.regions);

@@ -219,7 +219,7 @@ impl Scheduler {
         jobs: impl IntoIterator<Item = Box<dyn Job + 'a>>,
     ) -> Result<(bool, Option<Kind>, Option<Duration>)> {
         let movers = Kind::IN_ORDER.iter().filter(|kind| kind.is_mover() && kind.of(datasets).is_under_way());
-        assert!(movers.count() <= 1, "JOB-1: several jobs that move chunks are under way");
+        assert!(movers.count() <= 1, "JOB-1: several jobs that move chunks are in progress");
         let repaired = IoPurpose::Scrub.during(|| datasets.repair_step());
         let (mut worked, mut failed) = (matches!(repaired, Ok(Progress::Worked)), repaired.err());
         let (mut has_turn, mut soonest) = (None, None);

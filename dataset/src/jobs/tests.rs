@@ -222,13 +222,13 @@ fn while_a_mover_is_under_way_no_other_one_begins() {
         datasets.resize().start(&shrink, None),
     ];
     for other in others {
-        assert!(refusal(other).to_string().contains("a rebalance is under way"));
+        assert!(refusal(other).to_string().contains("a rebalance is in progress"));
     }
     let movers = || Kind::IN_ORDER.into_iter().filter(|kind| kind.is_mover() && kind.of(datasets).is_under_way());
     assert_eq!(movers().collect::<Vec<_>>(), [Kind::Rebalance]);
     Kind::Rebalance.of(datasets).stop(&bench.pool).unwrap();
     datasets.removal().start(leaving, "b", 0, None).unwrap();
-    assert!(refusal(datasets.rebalance().start(None).map(drop)).to_string().contains("a removal is under way"));
+    assert!(refusal(datasets.rebalance().start(None).map(drop)).to_string().contains("a removal is in progress"));
     assert_eq!(movers().collect::<Vec<_>>(), [Kind::Remove]);
 }
 

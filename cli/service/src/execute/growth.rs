@@ -12,7 +12,7 @@ impl OpenPool {
         self.pool.remeasure().or_refused(ACTION, device)?;
         let (vdev, _) = self.pool.find_device(device).or_refused(ACTION, device)?;
         if self.datasets.resize().is_under_way() {
-            let why = "a resize is under way; use pool resize -s to stop it";
+            let why = "a resize is in progress; use pool resize -s to stop it";
             return Err(Failure::cannot(ACTION, device, why));
         }
         self.pool.regain(vdev.id()).or_refused(ACTION, device)?;

@@ -18,7 +18,7 @@ new device adds no redundancy until the resilver completes.
 
 Attached to a RAID-Z, the new device widens the vdev. Blocks are moved into rows with the new device, as far as the vdev has
 free space. Redundancy stays the same. A paused expansion continues with 'pool attach POOL RAIDZ'. After an export or a crash the
-expansion continues, and copies only the rows under way again. The expansion waits
+expansion continues, and copies only the rows in progress again. The expansion waits
 for a removal, a rebalance, a defragmentation or a resize.
 
 Cannot be undone: the previous content of the new device is destroyed. 'pool detach' removes a device from a mirror, but not

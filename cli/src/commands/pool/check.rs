@@ -44,6 +44,9 @@ pub struct Arguments {
     /// Print JSON
     #[arg(short = 'j', long)]
     json: bool,
+    /// In JSON, print numbers as integers instead of strings
+    #[arg(long, requires = "json")]
+    json_int: bool,
     /// The name or GUID of the pool
     #[arg(value_name = "POOL|GUID")]
     pool: String,
@@ -57,7 +60,7 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
         return Err(unexpected_answer());
     };
     match arguments.json {
-        true => context.print_json("check", "pools", encode(&report))?,
+        true => context.print_json("check", "pools", encode(&report, arguments.json_int))?,
         false => context.print(&render(&report))?,
     }
     Ok(if report.findings.is_empty() { Exit::Done } else { Exit::Damage })
@@ -93,7 +96,8 @@ fn files(count: u64) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
-fn encode(report: &CheckReport) -> Value {
+fn encode(report: &CheckReport, integers: bool) -> Value {
+    let number = |number: u64| if integers { json!(number) } else { json!(number.to_string()) };
     let findings: Vec<Value> = report
         .findings
         .iter()
@@ -102,12 +106,12 @@ fn encode(report: &CheckReport) -> Value {
     json!({ report.pool.as_str(): {
         "name": report.pool,
         "type": "POOL",
-        "pool_guid": report.guid.to_string(),
-        "txg": report.txg.to_string(),
-        "datasets": report.datasets,
-        "orphans": report.orphans,
-        "blocks": report.blocks,
-        "bytes": report.bytes,
+        "pool_guid": number(report.guid),
+        "txg": number(report.txg),
+        "datasets": number(report.datasets),
+        "orphans": number(report.orphans),
+        "blocks": number(report.blocks),
+        "bytes": number(report.bytes),
         "findings": findings,
     } })
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 #[derive(Args, Debug)]
 #[command(
     after_help = "The pool stays online; 'pool status' shows the progress. The removal continues after an export or a crash, and repeats only the
-part under way. Several vdevs are removed in turn: the command waits for all but the last. Spares and cache devices are removed
+part in progress. Several vdevs are removed in turn: the command waits for all but the last. Spares and cache devices are removed
 at once.
 
 Cannot be undone: at the end the labels of the devices are erased; until then -s stops the removal. 'pool import -F' can no

@@ -8,9 +8,8 @@ use crate::args::common::{pool_name, vdev_name};
 use crate::context::Context;
 use crate::output::table::{Column, Table};
 
-/// Arguments of `pool simulate`.
-#[derive(Args, Debug)]
-#[command(after_help = "Changes nothing. The exit status is 0 if nothing would be lost, 1 otherwise.
+/// Help after the options, of `pool simulate` and of its only subcommand.
+const HELP: &str = "Changes nothing. The exit status is 0 if nothing would be lost, 1 otherwise.
 
 If devices are lost: a pool with a missing data or special vdev cannot be imported, even if other vdevs are intact. The table
 then counts the blocks with a remaining copy, although no program can read them.
@@ -18,7 +17,11 @@ then counts the blocks with a remaining copy, although no program can read them.
 Examples:
   pool simulate lose tank /dev/sdb
   pool simulate lose tank /dev/sdb /dev/sdc  both at once
-  pool simulate lose tank mirror-0           all devices of the mirror")]
+  pool simulate lose tank mirror-0           all devices of the mirror";
+
+/// Arguments of `pool simulate`.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
 pub struct Arguments {
     /// What to simulate.
     #[command(subcommand)]
@@ -34,6 +37,7 @@ enum What {
 
 /// Arguments of `pool simulate lose`.
 #[derive(Args, Debug)]
+#[command(after_help = HELP)]
 struct Lose {
     /// Print JSON
     #[arg(short = 'j', long)]

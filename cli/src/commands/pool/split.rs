@@ -16,7 +16,7 @@ const ACTION: &str = "split";
 /// Arguments of `pool split`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "All vdevs must be mirrors without a resilver under way. From each mirror the named device is split off, by default the last
+    after_help = "All vdevs must be mirrors without a resilver in progress. From each mirror the named device is split off, by default the last
 complete device. The new pool has all committed data and a new GUID, and stays exported unless -R is given.
 
 Cannot be undone: the two pools cannot be merged. A device returns to the old pool only by 'pool attach', which destroys its

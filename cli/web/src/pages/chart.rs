@@ -50,7 +50,7 @@ const CHARTS: [Chart; 3] = [
     },
     Chart {
         title: "Queue length",
-        lines: &[Line { name: "Requests under way", class: "read", value: |point| point.rate.queue }],
+        lines: &[Line { name: "Requests in progress", class: "read", value: |point| point.rate.queue }],
         shown: |value| format!("{value:.1}"),
         least: 1.0,
     },

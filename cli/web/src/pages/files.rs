@@ -155,7 +155,7 @@ pub(super) fn attachment(name: &[u8], body: Body) -> Response {
 /// A place for a download or an upload of the user.
 pub(super) fn transfer(app: &App, visitor: &Visitor) -> Result<Share, Failure> {
     let place = app.quota.enter(Lasting::Transfer, visitor.other());
-    place.ok_or_else(|| Failure::new("too many downloads and uploads of this user are under way"))
+    place.ok_or_else(|| Failure::new("too many downloads and uploads of this user are in progress"))
 }
 
 /// The bytes that a request writes to its stream, as the body of a response. A failure before the first byte fails the

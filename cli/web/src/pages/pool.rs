@@ -67,7 +67,7 @@ pub(crate) fn fragment(app: &App, pool: &str, is_owner: bool) -> Markup {
         @if let Some(failure) = sight.failure_for(is_owner) { (frame::message(&failure)) }
         @match sight.status_for(is_owner) {
             Some(status) => (health(status, &overview::usage(&sight))),
-            None => p { "The first look at the pool is under way." },
+            None => p { "The first look at the pool is in progress." },
         }
         @if let Some(status) = sight.status_for(is_owner) {
             section aria-labelledby="devices" {

@@ -151,7 +151,7 @@ fn a_pool_in_use_gets_whole_regions_back_from_its_holes() {
     assert!(before.chunks > 20 && before.empty_then > before.empty + 10, "{before:?}");
     world.snapshot("tank/b@old").unwrap();
     bench.start();
-    assert!(refusal(world.datasets.defragment().start(None).map(drop)).to_string().contains("under way"));
+    assert!(refusal(world.datasets.defragment().start(None).map(drop)).to_string().contains("in progress"));
     let mut round = 1000;
     while world.datasets.defragment().is_under_way() {
         round += 1;

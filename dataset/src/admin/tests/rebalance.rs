@@ -136,7 +136,7 @@ fn the_pool_is_used_while_chunks_move_to_an_added_vdev() {
     assert!(before[0] > 60 && before[1] < 5, "{before:?}");
     world.snapshot("tank/b@old").unwrap();
     bench.start();
-    assert!(refusal(world.datasets.rebalance().start(None).map(drop)).to_string().contains("under way"));
+    assert!(refusal(world.datasets.rebalance().start(None).map(drop)).to_string().contains("in progress"));
     let mut round = 100;
     while world.datasets.rebalance().is_under_way() {
         round += 1;
