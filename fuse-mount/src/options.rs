@@ -45,7 +45,7 @@ impl Owner {
 
     /// An owner with this hash of its identity.
     pub fn new(hash: u64) -> Owner {
-        Owner((hash as u32 ^ (hash >> 32) as u32) % Owner::LEAST | Owner::LEAST)
+        Owner(((hash as u32 ^ (hash >> 32) as u32) % Owner::LEAST) | Owner::LEAST)
     }
 
     /// The owner in the options of a mount; `None` for a mount without one.
