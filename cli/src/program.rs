@@ -12,7 +12,7 @@ pub enum Program {
     Fs,
     /// `zstream`, also started as `zstreamdump`: OpenZFS's names for parts of `fs stream`.
     Zstream,
-    /// `mount.cenote`, the helper of mount(8).
+    /// `mount.cenote`, also started as `mount.zfs`: the helper of mount(8).
     Mount,
 }
 
@@ -23,7 +23,7 @@ impl Program {
             "pool" | "zpool" => Some(Program::Pool),
             "fs" | "zfs" => Some(Program::Fs),
             "zstream" | "zstreamdump" => Some(Program::Zstream),
-            "mount.cenote" | "mount.fuse.cenote" => Some(Program::Mount),
+            "mount.cenote" | "mount.fuse.cenote" | "mount.zfs" => Some(Program::Mount),
             _ => None,
         }
     }

@@ -1,11 +1,12 @@
 //! Arguments shared by several subcommands, and parsers for lists and assignments on the command line.
 
-use std::os::unix::fs::FileTypeExt;
+use std::ffi::OsStr;
+use std::os::unix::{ffi::OsStrExt, fs::FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dataset::name::{DatasetName, NameError};
-use dataset::property::{Kinds, Precision, Property, PropertyError, reason_for_absence};
+use dataset::property::{Definition, Kinds, Precision, Property, PropertyError, reason_for_absence};
 use protocol::{Assignment, Failure, PathBytes, VdevKind, VdevRole, VdevSpec, VdevTreeSpec};
 
 /// How a table is printed.
@@ -79,6 +80,14 @@ pub fn property_list(text: &str, lookup: Lookup) -> Result<Vec<Property>, Failur
         error.hint().into_iter().fold(failure, Failure::hint)
     };
     text.split(',').map(|name| lookup(name).map_err(bad)).collect()
+}
+
+/// As [`property_list`], for columns: `all` names every property of the two tables.
+pub fn column_list(text: &str, lookup: Lookup, tables: [&[Definition]; 2]) -> Result<Vec<Property>, Failure> {
+    match text {
+        "all" => property_list(&tables.concat().iter().map(|row| row.name).collect::<Vec<_>>().join(","), lookup),
+        _ => property_list(text, lookup),
+    }
 }
 
 /// Parses kinds of datasets, such as `filesystem,snapshot`.
@@ -223,10 +232,11 @@ pub fn device_name(text: &str) -> Result<String, Failure> {
 }
 
 /// The path of a device. As in ZFS, a word such as `sdb` that is not a file here is searched in the usual directories.
-fn device_path(text: &str) -> Result<PathBytes, Failure> {
+pub fn device_path(text: impl AsRef<OsStr>) -> Result<PathBytes, Failure> {
     const FOLDERS: [&str; 3] = ["/dev", "/dev/mapper", "/dev/disk/by-id"];
+    let text = text.as_ref();
     let path = absolute(text)?;
-    if text.contains('/') || Path::new(path.as_os_str()).symlink_metadata().is_ok() {
+    if text.as_bytes().contains(&b'/') || Path::new(path.as_os_str()).symlink_metadata().is_ok() {
         return Ok(path);
     }
     let is_device = |path: &PathBuf| path.metadata().is_ok_and(|found| found.file_type().is_block_device());

@@ -169,7 +169,7 @@ impl Activity {
     pub fn as_str(self) -> &'static str {
         match self {
             Activity::Defragment => "defragment",
-            Activity::Freeing => "freeing",
+            Activity::Freeing => "free",
             Activity::Expand => "raidz_expand",
             Activity::Rebalance => "rebalance",
             Activity::Remove => "remove",

@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 
 use clap::Args;
 use dataset::property::dataset::{NAME, TYPE};
-use dataset::property::{Kinds, Property};
+use dataset::property::{DATASET, DATASET_CONSTANTS, Kinds, Property};
 use protocol::{DatasetRecord, Exit, Failure};
 use serde_json::{Map, Value};
 
 use super::select::{Selection, collect};
-use crate::args::common::{Format, Recursion, kinds, property_list};
+use crate::args::common::{Format, Recursion, column_list, kinds};
 use crate::args::sort::{SortKey, SortKeys};
 use crate::context::Context;
 use crate::output::json::Encoder;
@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Types to list, separated by commas: filesystem, snapshot, bookmark, all (default: filesystem)
     #[arg(short = 't', value_name = "TYPES", value_parser = kinds)]
     kinds: Option<Kinds>,
-    /// Columns to print: property names, or space for all space properties
+    /// Columns to print: property names, space for all space properties, or all
     #[arg(short = 'o', value_name = "PROPERTIES", default_value = COLUMNS)]
     columns: String,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub struct Arguments {
 /// Lists datasets, sorted.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let columns = if arguments.columns == "space" { SPACE } else { &arguments.columns };
-    let columns = property_list(columns, Property::of_dataset)?;
+    let columns = column_list(columns, Property::of_dataset, [DATASET, DATASET_CONSTANTS])?;
     let keys = sort_keys(&arguments.sort.0)?;
     // A request must name a property: an empty list requests all properties.
     let mut properties = names_of(columns.iter().chain(keys.iter().map(|(property, _)| property)));
@@ -137,6 +137,7 @@ fn encode(records: &[DatasetRecord], columns: &[Property], encoder: &Encoder) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::common::property_list;
     use dataset::property::{Precision, Source};
     use jiff::tz::TimeZone;
     use protocol::PropertyRecord;

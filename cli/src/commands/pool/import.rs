@@ -13,6 +13,7 @@ use service::{places::Places, watchdog};
 
 use crate::args::altroot::with_altroot;
 use crate::args::common::{absolute, split_assignment};
+use crate::args::names::DeviceNames;
 use crate::context::Context;
 use crate::output::table::{Column, Table};
 
@@ -221,7 +222,10 @@ fn render(pool: &ImportablePool) -> String {
         text += &format!("status: {}\n", status.replace('\n', "\n\t"));
     }
     let mut table = Table::new(vec![Column::left(&pool.name), Column::left(pool.state.as_str())]);
-    let line = |vdev: &FoundVdev| vec![format!("{}{}", "  ".repeat(vdev.depth + 1), vdev.name), state(vdev).to_owned()];
+    let line = |vdev: &FoundVdev| {
+        let name = DeviceNames::default().name(&vdev.name, 0);
+        vec![format!("{}{name}", "  ".repeat(vdev.depth + 1)), state(vdev).to_owned()]
+    };
     for (role, vdevs) in VdevRole::groups(&pool.vdevs, |vdev| vdev.role) {
         if let Some(heading) = role.heading() {
             table.push(vec![heading.to_owned(), String::new()]);

@@ -3,7 +3,7 @@
 use clap::Args;
 use protocol::{Exit, Failure, HostRequest, HostResponse, unexpected_answer};
 
-use crate::args::common::absolute;
+use crate::args::common::device_path;
 use crate::context::Context;
 
 /// Arguments of `pool labelclear`.
@@ -21,14 +21,14 @@ pub struct Arguments {
     /// Erase labels of an exported pool, of a pool in use by another host, or damaged labels
     #[arg(short = 'f')]
     force: bool,
-    /// The path of the device
+    /// The device: a path, or a name in /dev
     #[arg(value_name = "DEVICE")]
     device: std::ffi::OsString,
 }
 
 /// Erases the labels of a device.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let device = absolute(&arguments.device)?;
+    let device = device_path(&arguments.device)?;
     match context.host(HostRequest::ClearLabels { device, force: arguments.force })? {
         HostResponse::Done => Ok(Exit::Done),
         _ => Err(unexpected_answer()),

@@ -1,13 +1,19 @@
 //! The output of `create -n` and `add -n`: devices, space, and the effect of device failures.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 use dataset::property::size::format_bytes;
 use pool::units::MIB;
 use protocol::{Layout, LayoutVdev, VdevRole};
 
+use crate::args::names::DeviceNames;
+
+/// Renders the layout; `verb` is the command.
 pub(super) fn render(layout: &Layout, verb: &str) -> String {
-    let Layout { pool, vdevs, spares, size } = layout;
+    let Layout { pool, mut vdevs, mut spares, size } = layout.clone();
+    let rename = |name: &mut String| *name = DeviceNames::default().name(name, 0);
+    vdevs.iter_mut().flat_map(|vdev| iter::once(&mut vdev.name).chain(&mut vdev.devices)).for_each(rename);
+    spares.iter_mut().for_each(rename);
     let vdev = |LayoutVdev { name, devices, .. }: &LayoutVdev| {
         let devices: String = devices.iter().map(|device| format!("\t    {device}\n")).collect();
         format!("\t  {name}\n{devices}")
@@ -16,7 +22,7 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
         let heading = role.heading().map(|heading| format!("\t{heading}\n")).unwrap_or_default();
         heading + &vdevs.into_iter().map(vdev).collect::<String>()
     };
-    let mut devices: String = VdevRole::groups(vdevs, |vdev| vdev.role).into_iter().map(group).collect();
+    let mut devices: String = VdevRole::groups(&vdevs, |vdev| vdev.role).into_iter().map(group).collect();
     if !spares.is_empty() {
         devices += "\tspares\n";
         devices.extend(spares.iter().map(|spare| format!("\t  {spare}\n")));
@@ -25,7 +31,7 @@ pub(super) fn render(layout: &Layout, verb: &str) -> String {
         "create" => format!("would create '{pool}' with the following layout:"),
         _ => format!("would update '{pool}' to the following configuration:"),
     };
-    format!("{head}\n\n\t{pool}\n{devices}\nspace: {}\n{}{}", format_bytes(*size), unused(vdevs), losses(vdevs))
+    format!("{head}\n\n\t{pool}\n{devices}\nspace: {}\n{}{}", format_bytes(size), unused(&vdevs), losses(&vdevs))
 }
 
 /// Smaller differences are not reported: disks sold with the same size differ a little.
@@ -91,7 +97,7 @@ mod tests {
         	logs
         	  /e.img
         	spares
-        	  /dev/e
+        	  e
 
         space: 1.50G
         mirror-0, mirror-1: any one device of each may fail; if a second device of the same vdev fails, the pool is lost

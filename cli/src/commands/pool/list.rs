@@ -1,7 +1,7 @@
 //! `pool list`: a table of pools.
 
 use clap::Args;
-use dataset::property::{Backing, Precision, Property, Source};
+use dataset::property::{Backing, POOL, POOL_CONSTANTS, Precision, Property, Source};
 use dataset::property::{
     PoolFigure,
     pool::{GUID, NAME},
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::status::{forget_details, lines};
 use super::vdev_json::{integers, listed_all};
 use crate::args::clock::Stamp;
-use crate::args::common::{Format, PoolKey, property_list};
+use crate::args::common::{Format, PoolKey, column_list};
 use crate::args::names::DeviceNames;
 use crate::commands::schedule::{Round, Schedule};
 use crate::context::Context;
@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Include vdevs and devices; omit default columns without information
     #[arg(short = 'v')]
     verbose: bool,
-    /// Columns to print: property names, such as name,size,free,health (default: name, size, allocated, free,
+    /// Columns to print: property names, such as name,size,free,health, or all (default: name, size, allocated, free,
     /// checkpoint, expandsize, fragmentation, capacity, dedupratio, health, altroot)
     #[arg(short = 'o', value_name = "PROPERTIES")]
     columns: Option<String>,
@@ -58,7 +58,8 @@ pub struct Arguments {
 /// Lists pools once, or at each interval.
 pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let schedule = Schedule::parse(&arguments.words)?.stamped(arguments.stamp);
-    let columns = property_list(arguments.columns.as_deref().unwrap_or(COLUMNS), Property::of_pool)?;
+    let columns = arguments.columns.as_deref().unwrap_or(COLUMNS);
+    let columns = column_list(columns, Property::of_pool, [POOL, POOL_CONSTANTS])?;
     let mut head = String::new();
     schedule.run(context, |_, context| list(&schedule.pools, &columns, &mut head, arguments, context))
 }
@@ -229,6 +230,7 @@ fn encode(records: &[PoolRecord], columns: &[Property], encoder: &Encoder, names
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::common::property_list;
     use jiff::tz::TimeZone;
     use protocol::{PropertyRecord, State, VdevKind};
 

@@ -16,8 +16,8 @@ use crate::context::Context;
 /// Interval between requests.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// Activities of ZFS that do not exist here, with the reason.
-const ABSENT: &[(&[&str], &str)] = &[(&["discard"], "pool checkpoints do not exist in this version")];
+/// An activity of OpenZFS that has always finished here: pools have no checkpoints.
+const DISCARD: &str = "discard";
 
 /// Arguments of `pool wait`.
 #[derive(Args, Debug)]
@@ -26,7 +26,8 @@ const ABSENT: &[(&[&str], &str)] = &[(&["discard"], "pool checkpoints do not exi
 prints the bytes left of each activity, or '-' when finished.
 
   defragment    consolidation of free space
-  freeing       freeing of destroyed datasets
+  free          freeing of destroyed datasets
+  discard       discarding of checkpoints; always finished, because pools have no checkpoints
   raidz_expand  RAID-Z expansion; finished if no room is left to continue
   rebalance     spreading of data over all vdevs
   remove        removal of a vdev
@@ -95,13 +96,13 @@ fn wanted(names: &[String]) -> Result<Vec<Activity>, Failure> {
         return Ok(Activity::ALL.to_vec());
     }
     let find = |name: &String| {
+        // The activity's name in former versions of the programs.
+        let name = if name == "freeing" { Activity::Freeing.as_str() } else { name };
         let known = Activity::ALL.iter().find(|activity| activity.as_str() == name);
-        known.copied().ok_or_else(|| match ABSENT.iter().find(|(names, _)| names.contains(&name.as_str())) {
-            Some((_, reason)) => Failure::usage(format!("the activity '{name}' is not supported: {reason}")),
-            None => Failure::usage(format!("unknown activity '{name}'")).hint(format!("activities: {}", all())),
-        })
+        let unknown = || Failure::usage(format!("unknown activity '{name}'")).hint(format!("activities: {}", all()));
+        known.copied().ok_or_else(unknown)
     };
-    names.iter().map(find).collect()
+    names.iter().filter(|name| *name != DISCARD).map(find).collect()
 }
 
 fn all() -> String {
@@ -147,23 +148,23 @@ mod tests {
         let record = |activity, left| ActivityRecord { activity, left };
         let records = [record(Activity::Freeing, None), record(Activity::Scrub, Some(3 << 29))];
         insta::assert_snapshot!(rows(&records, true, false, false), @r"
-        freeing  scrub
-              -  1.50G
+         free  scrub
+            -  1.50G
         ");
         insta::assert_snapshot!(rows(&records, false, false, true), @"                   -            1610612736");
         assert_eq!(rows(&records, true, true, true), "-\t1610612736\n");
     }
 
     #[test]
-    fn what_is_not_there_is_refused_by_name() {
+    fn activities_have_the_names_of_openzfs() {
         let wanted = |text: &str| wanted(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(wanted("scrub,freeing").unwrap(), [Activity::Scrub, Activity::Freeing]);
-        let failure = wanted("scrub,discard").unwrap_err();
-        insta::assert_snapshot!(render(&failure, ""), @"the activity 'discard' is not supported: pool checkpoints do not exist in this version");
+        assert_eq!(wanted("scrub,discard,free").unwrap(), [Activity::Scrub, Activity::Freeing]);
+        assert_eq!(wanted("discard").unwrap(), []);
         insta::assert_snapshot!(render(&wanted("sleep").unwrap_err(), ""), @r"
         unknown activity 'sleep'
-          activities: defragment, freeing, raidz_expand, rebalance, remove, replace, resilver, resize, scrub, trim, initialize
+          activities: defragment, free, raidz_expand, rebalance, remove, replace, resilver, resize, scrub, trim, initialize
         ");
-        assert_eq!(wanted("discard").unwrap_err().exit, Exit::Usage);
+        assert_eq!(wanted("sleep").unwrap_err().exit, Exit::Usage);
     }
 }
