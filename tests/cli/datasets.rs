@@ -341,7 +341,7 @@ fn properties_of_openzfs_have_one_value() {
     note: cachefile=none has no effect: a pool stays in the registry until its export, and is imported again at boot
     [exit 0]
     $ pool set multihost=on tank
-    pool: cannot set property for 'tank': property 'multihost' is not supported: cannot be changed in this version
+    pool: cannot set property for 'tank': property 'multihost' is not supported: activity checks do not exist in this version; import a pool on shared devices on one host at a time
     [exit 1]
     ");
 }

@@ -44,6 +44,11 @@ const fn inherited(syntax: Syntax, default: &'static str) -> Definition {
     Definition::new(FS, Nature::Inheritable, syntax, Some(default))
 }
 
+/// Snapshots show the value of their dataset.
+const fn also_of_snapshots(row: Definition) -> Definition {
+    Definition { kinds: FS_SNAP, ..row }
+}
+
 const fn own(syntax: Syntax, default: &'static str) -> Definition {
     Definition::new(FS, Nature::Settable, syntax, Some(default))
 }
@@ -109,13 +114,13 @@ rows! {
         inherited(ON_OFF, "on").affecting(SHOWN),
         "Whether reads update access times; reads from the kernel cache do not.";
     DEVICES: bool = "devices", "DEVICES",
-        inherited(ON_OFF, "on").affecting(SHOWN),
+        also_of_snapshots(inherited(ON_OFF, "on")).affecting(SHOWN),
         "Whether device nodes can be opened.";
     EXEC: bool = "exec", "EXEC",
-        inherited(ON_OFF, "on").affecting(SHOWN),
+        also_of_snapshots(inherited(ON_OFF, "on")).affecting(SHOWN),
         "Whether programs can be executed.";
     SETUID: bool = "setuid", "SETUID",
-        inherited(ON_OFF, "on").affecting(SHOWN),
+        also_of_snapshots(inherited(ON_OFF, "on")).affecting(SHOWN),
         "Whether set-user-ID and set-group-ID bits are respected.";
     READONLY: bool = "readonly", "RDONLY",
         inherited(ON_OFF, "off").affecting(SHOWN.with(Effect::WRITE_BACK)),
@@ -124,7 +129,7 @@ rows! {
         inherited(Syntax::Choice(SnapDir::WORDS), "hidden").affecting(SHOWN.with(AGREED)),
         "Whether .zfs is visible; disabled: .zfs is empty, and opening files is faster.";
     ACLTYPE: AclType = "acltype", "ACLTYPE",
-        inherited(Syntax::AclType, "off").affecting(AGREED),
+        also_of_snapshots(inherited(Syntax::AclType, "off")).affecting(AGREED),
         "The ACL type: off, or POSIX ACLs.";
     CREATETXG: u64 = "createtxg", "CREATETXG",
         computed(Figure::CreateTxg, ALL, Syntax::Identifier),
@@ -133,7 +138,7 @@ rows! {
         own(Syntax::Choice(CanMount::WORDS), "on").affecting(PLACED),
         "Whether to mount automatically (on), never (off), or only by name (noauto).";
     XATTR: bool = "xattr", "XATTR",
-        inherited(Syntax::Xattr, "on").affecting(AGREED),
+        also_of_snapshots(inherited(Syntax::Xattr, "on")).affecting(AGREED),
         "Whether extended attributes are enabled; ACLs need xattr=on.";
     COPIES: u8 = "copies", "COPIES",
         inherited(Syntax::Integer { least: 1, most: 3 }, "1"),
@@ -148,10 +153,10 @@ rows! {
         inherited(Syntax::Vdevs, "any"),
         "Preferred vdevs for data, while space is left.";
     PRIMARYCACHE: Caching = "primarycache", "PRIMARYCACHE",
-        inherited(CACHED, "all"),
+        also_of_snapshots(inherited(CACHED, "all")),
         "What is cached in memory (ARC): all, metadata or none.";
     SECONDARYCACHE: Caching = "secondarycache", "SECONDARYCACHE",
-        inherited(CACHED, "all"),
+        also_of_snapshots(inherited(CACHED, "all")),
         "What is cached on cache devices (L2ARC): all, metadata or none.";
     REFQUOTA: u64 = "refquota", "REFQUOTA",
         limit(Limit::Refquota),
@@ -232,7 +237,7 @@ rows! {
         inherited(ON_OFF, "on"),
         "Whether to mount over a directory that is not empty.";
     PREFETCH: Caching = "prefetch", "PREFETCH",
-        inherited(CACHED, "all"),
+        also_of_snapshots(inherited(CACHED, "all")),
         "What is read ahead of a sequential reader: all, metadata or none.";
     DIRECT: DirectIo = "direct", "DIRECT",
         inherited(Syntax::Choice(DirectIo::WORDS), "standard").affecting(AGREED),

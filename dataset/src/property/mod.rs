@@ -54,6 +54,9 @@ pub use self::words::{DISABLED, ENABLED, EXTENSIBLE_DATASET, FEATURE, MAX_USER_N
 /// The prefix of properties with the space written since a snapshot.
 const WRITTEN_SINCE: &str = "written@";
 
+/// OpenZFS's prefix of properties with the space written since a bookmark.
+const WRITTEN_SINCE_BOOKMARK: &str = "written#";
+
 /// The permission to set user properties.
 const USERPROP: &str = "userprop";
 
@@ -77,6 +80,9 @@ impl Property {
     pub fn of_dataset(name: &str) -> Result<Property, PropertyError> {
         if name.strip_prefix(WRITTEN_SINCE).is_some_and(|snapshot| !snapshot.is_empty()) {
             return Ok(Property::Written(name.to_owned()));
+        }
+        if name.starts_with(WRITTEN_SINCE_BOOKMARK) {
+            return Err(PropertyError::Absent { name: name.to_owned(), reason: openzfs::WRITTEN_SINCE_BOOKMARK });
         }
         if let Some(account) = AccountProperty::named(name) {
             return Ok(Property::Account(account));

@@ -31,8 +31,19 @@ const DELEGATION: &str = "only the owner of the pool's service, and root, admini
 const SCRUBS: &str = "a scrub records the time of its end and no txg: see 'pool status'";
 const TEMPORARY_NAMES: &str = "temporary pool names do not exist in this version; to rename: pool import POOL NEWNAME";
 const CACHEFILE: &str = "Cenote keeps known pools in its registry; see 'pool import'";
+pub(super) const WRITTEN_SINCE_BOOKMARK: &str = "space written since a bookmark is not computed; use written@SNAPSHOT";
 const LISTING: &str = "name the types to list: fs list -t filesystem,snapshot";
-const FIXED: &str = "cannot be changed in this version";
+const ZONES: &str = "file systems are not delegated to containers; 'fs allow' gives users permissions";
+const VERSIONS: &str = "the format has features in place of versions; to list the features: pool get all";
+const SCANNING: &str = "Cenote calls no virus scanner; run the scanner on the mount point";
+const MANDATORY: &str = "Linux has no mandatory locks";
+const LABELS: &str = "sensitivity labels exist on Solaris only";
+const DNODES: &str = "attributes of files are rows of a tree, and need no larger dnode";
+const LONG_NAMES: &str = "the format limits a file name to 255 bytes, as Linux does";
+const BOOTING: &str = "the kernel cannot boot from a pool in user space";
+const MULTIHOST: &str =
+    "activity checks do not exist in this version; import a pool on shared devices on one host at a time";
+const BLOCK_SIZES: &str = "a constant of the format";
 
 /// The text of OpenZFS for a property that does not apply.
 const NOTHING: &[&str] = &["-"];
@@ -122,23 +133,23 @@ pub static DATASET_CONSTANTS: &[Definition] = &[
     inherited("sharenfs", "SHARENFS", &["off"], SHARING),
     inherited("aclmode", "ACLMODE", &["discard"], ACL),
     inherited("aclinherit", "ACLINHERIT", &["restricted"], ACL),
-    inherited("zoned", "ZONED", &["off"], FIXED),
-    once("version", "VERSION", &["5", "5", "current"], FIXED),
+    inherited("zoned", "ZONED", &["off"], ZONES),
+    once("version", "VERSION", &["5", "5", "current"], VERSIONS),
     once("utf8only", "UTF8ONLY", &["off"], FIXED_NAMES),
     once("normalization", "NORMALIZATION", &["none"], FIXED_NAMES),
     once("casesensitivity", "CASE", &["sensitive"], FIXED_NAMES),
-    inherited("vscan", "VSCAN", &["off"], FIXED),
-    on_snapshots(inherited("nbmand", "NBMAND", &["off"], FIXED)),
+    inherited("vscan", "VSCAN", &["off"], SCANNING),
+    on_snapshots(inherited("nbmand", "NBMAND", &["off"], MANDATORY)),
     inherited("sharesmb", "SHARESMB", &["off"], SHARING),
     of_volumes("volsize", "VOLSIZE"),
     of_volumes("volblocksize", "VOLBLOCK"),
     of_volumes("volthreading", "VOLTHREAD"),
     inherited("logbias", "LOGBIAS", &["latency"], ONE_LOG),
     inherited("dedup", "DEDUP", &["off"], DEDUP),
-    on_snapshots(inherited("mlslabel", "MLSLABEL", &["none"], FIXED)),
+    on_snapshots(inherited("mlslabel", "MLSLABEL", &["none"], LABELS)),
     inherited("snapdev", "SNAPDEV", &["hidden"], VOLUMES),
     inherited("volmode", "VOLMODE", &["default"], VOLUMES),
-    inherited("dnodesize", "DNSIZE", &["legacy"], FIXED),
+    inherited("dnodesize", "DNSIZE", &["legacy"], DNODES),
     on_snapshots(own("context", "CONTEXT", &["none"], CONTEXTS)),
     on_snapshots(own("fscontext", "FSCONTEXT", &["none"], CONTEXTS)),
     on_snapshots(own("defcontext", "DEFCONTEXT", &["none"], CONTEXTS)),
@@ -150,7 +161,7 @@ pub static DATASET_CONSTANTS: &[Definition] = &[
     nothing("encryptionroot", "ENCROOT", ENCRYPTION),
     nothing("keystatus", "KEYSTATUS", ENCRYPTION),
     nothing("redact_snaps", "RSNAPS", REDACTION),
-    inherited("longname", "LONGNAME", &["off"], FIXED),
+    inherited("longname", "LONGNAME", &["off"], LONG_NAMES),
     default_quota("defaultuserquota", "DEFAULTUSERQUOTA"),
     default_quota("defaultgroupquota", "DEFAULTGROUPQUOTA"),
     default_quota("defaultprojectquota", "DEFAULTPROJECTQUOTA"),
@@ -161,11 +172,11 @@ pub static DATASET_CONSTANTS: &[Definition] = &[
 
 /// The constants of pools, in the order of OpenZFS's `zpool get all`.
 pub static POOL_CONSTANTS: &[Definition] = &[
-    of_pool("bootfs", "BOOTFS", &["-"], FIXED),
+    of_pool("bootfs", "BOOTFS", &["-"], BOOTING),
     of_pool("delegation", "DELEGATION", &["on"], DELEGATION),
     of_pool("cachefile", "CACHEFILE", &["-", "-", "none"], CACHEFILE),
     of_pool("listsnapshots", "LISTSNAPS", &["off"], LISTING),
-    of_pool("multihost", "MULTIHOST", &["off"], FIXED),
+    of_pool("multihost", "MULTIHOST", &["off"], MULTIHOST),
     of_pool("compatibility", "COMPATIBILITY", &["off"], COMPATIBILITY),
     of_pool("dedup_table_quota", "DDTQUOTA", &["auto"], DEDUP),
     read_only(of_pool("dedup_table_size", "DDTSIZE", &["0"], DEDUP)),
@@ -174,8 +185,8 @@ pub static POOL_CONSTANTS: &[Definition] = &[
     read_only(of_pool("dedupcached", "DEDUPCACHED", &["0"], DEDUP)),
     of_pool("dedupditto", "DEDUPDITTO", &["0"], DEDUP),
     read_only(of_pool("last_scrubbed_txg", "LAST_SCRUBBED_TXG", &["0"], SCRUBS)),
-    read_only(of_pool("maxblocksize", "MAXBLOCKSIZE", &["16777216", "16M"], FIXED)),
-    read_only(of_pool("maxdnodesize", "MAXDNODESIZE", &["16384", "16K"], FIXED)),
+    read_only(of_pool("maxblocksize", "MAXBLOCKSIZE", &["16777216", "16M"], BLOCK_SIZES)),
+    read_only(of_pool("maxdnodesize", "MAXDNODESIZE", &["16384", "16K"], BLOCK_SIZES)),
     of_pool("tname", "TNAME", NOTHING, TEMPORARY_NAMES),
     present("feature@async_destroy"),
     present("feature@blake3"),
@@ -198,7 +209,7 @@ pub static POOL_CONSTANTS: &[Definition] = &[
     present("feature@zstd_compress"),
     lacking("feature@block_cloning_endian", FEATURES),
     lacking("feature@bookmark_v2", ENCRYPTION),
-    lacking("feature@bookmark_written", "space written since a bookmark is not computed; use written@SNAPSHOT"),
+    lacking("feature@bookmark_written", WRITTEN_SINCE_BOOKMARK),
     lacking("feature@device_rebuild", "the resilver copies used blocks only, and verifies each"),
     lacking("feature@draid", "dRAID does not exist in this version; use raidz1 to raidz3"),
     lacking("feature@dynamic_gang_header", FEATURES),
@@ -207,7 +218,7 @@ pub static POOL_CONSTANTS: &[Definition] = &[
     lacking("feature@fast_dedup", DEDUP),
     lacking("feature@head_errlog", FEATURES),
     lacking("feature@livelist", FEATURES),
-    lacking("feature@longname", "a file name has at most 255 bytes"),
+    lacking("feature@longname", LONG_NAMES),
     lacking("feature@multi_vdev_crash_dump", VOLUMES),
     lacking("feature@physical_rewrite", "copy the files to apply new properties; 'pool rebalance' moves blocks"),
     lacking("feature@redacted_datasets", REDACTION),
@@ -251,7 +262,7 @@ pub fn without_effect(name: &str, value: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Precision, Property, PropertyError};
+    use super::super::{Kinds, Precision, Property, PropertyError};
 
     fn set(name: &str, value: &str, creating: bool) -> Result<String, PropertyError> {
         Property::of_dataset(name).and_then(|property| property.parse_value(value, creating))
@@ -332,6 +343,16 @@ mod tests {
         let datasets = names(ZFSPROPS).filter(|name| is_lacking(Property::of_dataset(name), name));
         let pools = names(ZPOOLPROPS).filter(|name| is_lacking(Property::of_pool(name), name));
         assert_eq!(datasets.chain(pools).collect::<Vec<_>>(), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn snapshots_show_the_properties_that_openzfs_shows() {
+        let shown = "type creation used referenced compressratio devices exec setuid createtxg xattr version utf8only \
+            normalization casesensitivity nbmand guid primarycache secondarycache prefetch defer_destroy userrefs \
+            objsetid mlslabel acltype refcompressratio written logicalreferenced context fscontext defcontext \
+            rootcontext encryption clones";
+        let lacks = |name: &&str| !Property::of_dataset(name).unwrap().applies_to(Kinds::SNAPSHOT);
+        assert_eq!(shown.split_whitespace().filter(lacks).collect::<Vec<_>>(), Vec::<&str>::new());
     }
 
     #[test]
