@@ -52,7 +52,28 @@ fn metrics_have_the_names_of_the_exporters_for_zfs() {
         assert!(reply.body.lines().any(|line| line.starts_with(&begin) && !line.ends_with(" 0.0")), "{}", reply.body);
     }
     let influx = server.get("/metrics?format=influx", &bearer).body;
-    assert!(influx.contains("zpool_stats,name=tank,state=ONLINE,vdev=root alloc="), "{influx}");
+    let image = lab.at("tank.img");
+    for (begin, field) in [
+        ("zpool_stats,name=tank,state=ONLINE,vdev=root alloc=".to_owned(), "checksum_errors=0u,fragmentation=0u"),
+        (format!("zpool_stats,name=tank,state=ONLINE,path={image},vdev=root/disk-0 "), "write_errors=0u"),
+        (format!("zpool_vdev_queue,name=tank,path={image},vdev=root/disk-0 "), "sync_r_active_queue=0u"),
+        ("zpool_latency,le=0.000001,name=tank,vdev=root ".to_owned(), "disk_write=0u"),
+        ("zpool_io_size,le=4096,name=tank,vdev=root ".to_owned(), "sync_write_ind="),
+    ] {
+        assert!(influx.lines().any(|line| line.starts_with(&begin) && line.contains(field)), "{begin}\n{influx}");
+    }
+    // The default properties of zfs_exporter, and what dashboards of the ARC read of node_exporter.
+    for name in
+        ["allocated_bytes", "deduplication_ratio", "fragmentation_ratio", "free_bytes", "freeing_bytes", "health"]
+    {
+        assert!(reply.body.contains(&format!("\nzfs_pool_{name}{{pool=\"tank\"}} ")), "{name}\n{}", reply.body);
+    }
+    for name in ["available", "logical_used", "quota", "referenced", "used", "used_by_dataset", "written"] {
+        assert!(reply.body.contains(&format!("\nzfs_dataset_{name}_bytes{{")), "{name}\n{}", reply.body);
+    }
+    for name in ["hits", "misses", "size", "c", "c_max", "demand_data_hits", "demand_metadata_misses", "l2_hits"] {
+        assert!(reply.body.contains(&format!("\nnode_zfs_arc_{name}{{}} ")), "{name}\n{}", reply.body);
+    }
 }
 
 #[test]

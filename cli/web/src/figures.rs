@@ -1,11 +1,10 @@
-//! Metrics in the format of OpenMetrics, and in the line protocol of `zpool_influxdb`.
+//! Metrics in the format of OpenMetrics.
 //!
-//! Names and labels are those of pdf/zfs_exporter, and of node_exporter's ZFS collector for the state of pools, so
-//! dashboards made for ZFS work. The number of series is bounded: at most [`MOST`] datasets have series, and
-//! `cenote_datasets_left_out` counts the rest.
+//! Names, labels and units are those of pdf/zfs_exporter with its default properties and more, and of node_exporter's ZFS
+//! collector for pools, datasets and the cache, so dashboards made for ZFS work. The number of series is bounded: at most
+//! [`MOST`] datasets have series, and `cenote_datasets_left_out` counts the rest.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -15,22 +14,24 @@ use axum::response::{IntoResponse, Response};
 use dataset::name::Name;
 use dataset::property::Kinds;
 use dataset::property::dataset::{
-    AVAILABLE, LOGICALREFERENCED, LOGICALUSED, QUOTA, USED, USEDBYCHILDREN, USEDBYDATASET, USEDBYSNAPSHOTS,
+    AVAILABLE, COMPRESSRATIO, LOGICALREFERENCED, LOGICALUSED, QUOTA, REFCOMPRESSRATIO, REFQUOTA, REFRESERVATION,
+    RESERVATION, USED, USEDBYCHILDREN, USEDBYDATASET, USEDBYREFRESERVATION, USEDBYSNAPSHOTS,
 };
-use dataset::property::pool::{LEAKED, READONLY};
+use dataset::property::pool::{DEDUPRATIO, EXPANDSIZE, LEAKED, READONLY};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use protocol::{
-    DatasetRecord, DatasetRequest, Failure, FileCounts, FileSample, IoCounts, MountRequest, PoolRecord, PoolRequest,
-    VdevRecord, cache_figures,
+    DatasetRecord, DatasetRequest, Failure, FileCounts, FileSample, MountRequest, PoolRecord, PoolRequest,
+    PropertyRecord, VdevRecord, cache_figures,
 };
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
 
 use crate::app::App;
 use crate::gate;
+use crate::influx::{INFLUX, influx};
 use crate::latency::latency;
 use crate::watch::Sight;
 
@@ -51,28 +52,75 @@ const STATES: [protocol::State; 7] = [
     protocol::State::Suspended,
 ];
 
-/// Numeric properties of a pool: the property, the metric and its help.
-const POOL: [(&str, &str, &str); 6] = [
-    ("allocated", "zfs_pool_allocated_bytes", "Allocated space in the pool"),
-    ("free", "zfs_pool_free_bytes", "Free space in the pool"),
-    ("size", "zfs_pool_size_bytes", "Total size of the pool"),
-    ("freeing", "zfs_pool_freeing_bytes", "Space of destroyed datasets that is still to be freed"),
-    (LEAKED.row().name, "zfs_pool_leaked_bytes", "Space that was lost; always 0"),
-    (READONLY.row().name, "zfs_pool_readonly", "Whether the pool is imported read-only"),
+/// Converts the value of a property to that of the metric.
+type Convert = fn(f64) -> f64;
+
+const AS_IT_IS: Convert = |value| value;
+/// zfs_exporter divides percentages by 100,
+const OF_PERCENT: Convert = |percent| percent / 100.0;
+/// and reports the size after by the size before.
+const INVERSE: Convert = |ratio| 1.0 / ratio;
+
+/// A numeric property, its metric, the help, and the conversion.
+type Row = (&'static str, &'static str, &'static str, Convert);
+
+/// Numeric properties of a pool.
+const POOL: [Row; 10] = [
+    ("allocated", "zfs_pool_allocated_bytes", "Allocated space in the pool", AS_IT_IS),
+    ("free", "zfs_pool_free_bytes", "Free space in the pool", AS_IT_IS),
+    ("size", "zfs_pool_size_bytes", "Total size of the pool", AS_IT_IS),
+    ("freeing", "zfs_pool_freeing_bytes", "Space of destroyed datasets that is still to be freed", AS_IT_IS),
+    (LEAKED.row().name, "zfs_pool_leaked_bytes", "Space that was lost; always 0", AS_IT_IS),
+    (READONLY.row().name, "zfs_pool_readonly", "Whether the pool is imported read-only", AS_IT_IS),
+    ("capacity", "zfs_pool_capacity_ratio", "Share of the pool that is allocated", OF_PERCENT),
+    (EXPANDSIZE.row().name, "zfs_pool_expand_size_bytes", "Space that the pool can grow by", AS_IT_IS),
+    ("fragmentation", "zfs_pool_fragmentation_ratio", "Share of the free space in small pieces", OF_PERCENT),
+    (
+        DEDUPRATIO.row().name,
+        "zfs_pool_deduplication_ratio",
+        "Size with deduplication by size without; always 1",
+        INVERSE,
+    ),
 ];
 
-/// Numeric properties of a dataset, likewise.
-const DATASET: [(&str, &str, &str); 10] = [
-    (AVAILABLE.row().name, "zfs_dataset_available_bytes", "Space available to the dataset"),
-    (LOGICALREFERENCED.row().name, "zfs_dataset_logical_referenced_bytes", "Referenced space before compression"),
-    (LOGICALUSED.row().name, "zfs_dataset_logical_used_bytes", "Used space before compression"),
-    (QUOTA.row().name, "zfs_dataset_quota_bytes", "Quota of the dataset; 0 for none"),
-    ("referenced", "zfs_dataset_referenced_bytes", "Space that the dataset references"),
-    (USED.row().name, "zfs_dataset_used_bytes", "Used space with descendants"),
-    (USEDBYDATASET.row().name, "zfs_dataset_used_by_dataset_bytes", "Used space of the dataset itself"),
-    (USEDBYSNAPSHOTS.row().name, "zfs_dataset_used_by_snapshots_bytes", "Used space of snapshots"),
-    (USEDBYCHILDREN.row().name, "zfs_dataset_used_by_children_bytes", "Used space of datasets below"),
-    ("written", "zfs_dataset_written_bytes", "Space written since the newest snapshot"),
+/// Numeric properties of a dataset.
+const DATASET: [Row; 16] = [
+    (AVAILABLE.row().name, "zfs_dataset_available_bytes", "Space available to the dataset", AS_IT_IS),
+    (
+        LOGICALREFERENCED.row().name,
+        "zfs_dataset_logical_referenced_bytes",
+        "Referenced space before compression",
+        AS_IT_IS,
+    ),
+    (LOGICALUSED.row().name, "zfs_dataset_logical_used_bytes", "Used space before compression", AS_IT_IS),
+    (QUOTA.row().name, "zfs_dataset_quota_bytes", "Quota of the dataset; 0 for none", AS_IT_IS),
+    ("referenced", "zfs_dataset_referenced_bytes", "Space that the dataset references", AS_IT_IS),
+    (USED.row().name, "zfs_dataset_used_bytes", "Used space with descendants", AS_IT_IS),
+    (USEDBYDATASET.row().name, "zfs_dataset_used_by_dataset_bytes", "Used space of the dataset itself", AS_IT_IS),
+    (USEDBYSNAPSHOTS.row().name, "zfs_dataset_used_by_snapshot_bytes", "Used space of snapshots", AS_IT_IS),
+    (USEDBYCHILDREN.row().name, "zfs_dataset_used_by_children_bytes", "Used space of datasets below", AS_IT_IS),
+    ("written", "zfs_dataset_written_bytes", "Space written since the newest snapshot", AS_IT_IS),
+    (REFQUOTA.row().name, "zfs_dataset_referenced_quota_bytes", "Quota of the referenced space; 0 for none", AS_IT_IS),
+    (RESERVATION.row().name, "zfs_dataset_reservation_bytes", "Space guaranteed with descendants", AS_IT_IS),
+    (
+        REFRESERVATION.row().name,
+        "zfs_dataset_referenced_reservation_bytes",
+        "Space guaranteed to the dataset",
+        AS_IT_IS,
+    ),
+    (
+        USEDBYREFRESERVATION.row().name,
+        "zfs_dataset_used_by_reference_reservation_bytes",
+        "Used space of the reservation of the dataset",
+        AS_IT_IS,
+    ),
+    (COMPRESSRATIO.row().name, "zfs_dataset_compression_ratio", "Used space by its size uncompressed", INVERSE),
+    (
+        REFCOMPRESSRATIO.row().name,
+        "zfs_dataset_referenced_compression_ratio",
+        "Referenced space by its size uncompressed",
+        INVERSE,
+    ),
 ];
 
 /// The format of the answer.
@@ -137,20 +185,11 @@ fn openmetrics(app: &App) -> String {
         .map(|(name, ..)| name.as_str())
         .collect();
     let records: Vec<PoolRecord> = answering.iter().filter_map(|pool| record(app, pool).ok()).collect();
-    for (property, name, help) in POOL {
-        metrics.gauge(
-            name,
-            help,
-            records.iter().filter_map(|record| {
-                let known = record.properties.iter().find(|known| known.name == property)?;
-                let value = match known.value.as_str() {
-                    "on" => 1.0,
-                    "off" => 0.0,
-                    value => value.parse().ok()?,
-                };
-                Some((labels(&[("pool", &record.name)]), value))
-            }),
-        );
+    for (property, name, help, convert) in POOL {
+        let rows = records.iter().filter_map(|record| {
+            Some((labels(&[("pool", &record.name)]), convert(number(&record.properties, property)?)))
+        });
+        metrics.gauge(name, help, rows);
     }
     devices(&mut metrics, &pools);
     latency(&mut metrics, &pools);
@@ -158,6 +197,15 @@ fn openmetrics(app: &App) -> String {
     files(&mut metrics, app, &answering);
     datasets(&mut metrics, app, &answering);
     metrics.text()
+}
+
+/// The value of a property as a number. A property that does not apply, as the space that the pool can grow by, is 0.
+fn number(properties: &[PropertyRecord], name: &str) -> Option<f64> {
+    match properties.iter().find(|known| known.name == name)?.value.as_str() {
+        "on" => Some(1.0),
+        "off" | "-" => Some(0.0),
+        value => value.parse().ok(),
+    }
 }
 
 fn health(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
@@ -205,18 +253,43 @@ fn devices(metrics: &mut Metrics, pools: &[(String, Arc<Sight>, bool)]) {
     metrics.gauge("cenote_device_errors", "Errors of a device since they were cleared", rows);
 }
 
-/// Lookups and sizes of the caches, by pool: the service of each pool has a cache of its own.
+/// Figures of the cache under the names of node_exporter: the metric, and the figures it is the sum of.
+const ARC: &[(&str, &[&str])] = &[
+    ("node_zfs_arc_hits", &["data_hits", "metadata_hits"]),
+    ("node_zfs_arc_misses", &["data_misses", "metadata_misses"]),
+    ("node_zfs_arc_demand_data_hits", &["data_hits"]),
+    ("node_zfs_arc_demand_data_misses", &["data_misses"]),
+    ("node_zfs_arc_demand_metadata_hits", &["metadata_hits"]),
+    ("node_zfs_arc_demand_metadata_misses", &["metadata_misses"]),
+    ("node_zfs_arc_l2_hits", &["device_hits"]),
+    ("node_zfs_arc_l2_misses", &["device_misses"]),
+    ("node_zfs_arc_l2_size", &["device_size"]),
+    ("node_zfs_arc_l2_hdr_size", &["device_index_size"]),
+    ("node_zfs_arc_size", &["size"]),
+    ("node_zfs_arc_c", &["target"]),
+    ("node_zfs_arc_c_max", &["target"]),
+    ("node_zfs_arc_data_size", &["data_size"]),
+    ("node_zfs_arc_metadata_size", &["metadata_size"]),
+];
+
+/// Lookups and sizes of the caches, by pool and for the machine: the service of each pool has a cache of its own.
 fn caches(metrics: &mut Metrics, app: &App, pools: &[&str]) {
-    let mut rows = BTreeMap::<&str, Vec<(Labels, f64)>>::new();
+    let (mut rows, mut all) = (BTreeMap::<&str, Vec<(Labels, f64)>>::new(), BTreeMap::<&str, f64>::new());
     for pool in pools {
         let answer = app.reader(app.config.owner).call(pool, PoolRequest::CacheFigures.into(), None, &mut |_| Ok(None));
         let Ok(protocol::Response::Cache(sample)) = answer else { continue };
         for (name, _, value) in cache_figures(&sample.figures, sample.resident) {
             rows.entry(name).or_default().push((labels(&[("pool", pool)]), value as f64));
+            for (arc, parts) in ARC {
+                *all.entry(*arc).or_default() += if parts.contains(&name) { value as f64 } else { 0.0 };
+            }
         }
     }
     for (name, rows) in rows {
         metrics.gauge(&format!("cenote_cache_{name}"), "A figure of pool stat --cache", rows);
+    }
+    for (name, value) in all {
+        metrics.gauge(name, "A figure of the caches of all pools", [(Labels::new(), value)]);
     }
 }
 
@@ -265,18 +338,12 @@ fn datasets(metrics: &mut Metrics, app: &App, pools: &[&str]) {
         left_out += records.len().saturating_sub(room);
         all.extend(records.into_iter().take(room));
     }
-    for (property, name, help) in DATASET {
-        metrics.gauge(
-            name,
-            help,
-            all.iter().filter_map(|record| {
-                let value = record.properties.iter().find(|known| known.name == property)?.value.parse().ok()?;
-                Some((
-                    labels(&[("name", record.name.as_str()), ("pool", record.name.pool()), ("type", "filesystem")]),
-                    value,
-                ))
-            }),
-        );
+    for (property, name, help, convert) in DATASET {
+        let rows = all.iter().filter_map(|record| {
+            let own = [("name", record.name.as_str()), ("pool", record.name.pool()), ("type", "filesystem")];
+            Some((labels(&own), convert(number(&record.properties, property)?)))
+        });
+        metrics.gauge(name, help, rows);
     }
     metrics.gauge("cenote_datasets_left_out", "Datasets without series", [(Labels::new(), left_out as f64)]);
 }
@@ -300,46 +367,6 @@ fn list(app: &App, pool: &str) -> Result<Vec<DatasetRecord>, Failure> {
     };
     crate::ask::collect(&mut *app.reader(app.config.owner), pool, request.into(), (crate::ask::MOST, Some))
         .map(|(records, _)| records)
-}
-
-/// The content type of the line protocol.
-const INFLUX: &str = "text/plain; charset=utf-8";
-
-/// Lines such as `zpool_stats,name=tank,state=ONLINE,vdev=root alloc=1u,free=2u,... `, one for the pool and for each vdev.
-fn influx(app: &App) -> String {
-    let mut text = String::new();
-    for (name, seen) in app.watch.all() {
-        let sight = seen.sight();
-        let (Some(status), Some(sample)) = (&sight.status, &sight.sample) else { continue };
-        influx_line(&mut text, &name, status.state, "root", &sample.pool);
-        for vdev in &sample.vdevs {
-            let state = status
-                .vdevs
-                .iter()
-                .find(|known| known.path == vdev.name)
-                .map_or(protocol::State::Unknown, |known| known.state);
-            influx_line(&mut text, &name, state, &format!("root/{}", vdev.name), vdev);
-        }
-    }
-    text
-}
-
-fn influx_line(text: &mut String, pool: &str, state: protocol::State, vdev: &str, counts: &IoCounts) {
-    let tag = |value: &str| value.replace('\\', "\\\\").replace([',', '=', ' '], "\\ ").replace('\n', "");
-    let size = counts.allocated.saturating_add(counts.free);
-    let _ = writeln!(
-        text,
-        "zpool_stats,name={},state={},vdev={} alloc={}u,free={}u,size={size}u,read_bytes={}u,write_bytes={}u,read_ops={}u,write_ops={}u",
-        tag(pool),
-        state,
-        tag(vdev),
-        counts.allocated,
-        counts.free,
-        counts.read_bytes,
-        counts.written_bytes,
-        counts.reads,
-        counts.writes,
-    );
 }
 
 #[cfg(test)]

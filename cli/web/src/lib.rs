@@ -41,6 +41,7 @@ mod figures;
 mod fresh;
 mod gate;
 mod handed;
+mod influx;
 mod latency;
 mod live;
 mod pages;

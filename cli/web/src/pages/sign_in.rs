@@ -42,7 +42,7 @@ fn content(to: &str, problem: Option<&str>) -> Markup {
             div id="token-help" {
                 p { "To get a token, type in a terminal of this machine:" }
                 (parts::command("pool web token"))
-                p { "A token for looking only:" }
+                p { "A read-only token:" }
                 (parts::command("pool web token --read-only"))
             }
         }
