@@ -21,6 +21,7 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use jiff::{Timestamp, tz::TimeZone};
 use parking_lot::Mutex;
 use protocol::EventRecord;
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
@@ -158,6 +159,14 @@ fn kill(program: u32) {
     }
 }
 
+/// An event with the pool, in one line.
+fn as_json(pool: &OfPool, event: &EventRecord) -> String {
+    let mut event = serde_json::to_value(event).unwrap_or_default();
+    event["pool"] = pool.name.clone().into();
+    event["pool_guid"] = pool.guid.to_string().into();
+    event.to_string()
+}
+
 /// The environment of a hook, with the names of ZED.
 fn variables(folder: &Path, pool: &OfPool, event: &EventRecord) -> Vec<(OsString, OsString)> {
     let program = std::env::current_exe().unwrap_or_default();
@@ -174,15 +183,20 @@ fn variables(folder: &Path, pool: &OfPool, event: &EventRecord) -> Vec<(OsString
         ("ZED_ZEDLET_DIR".into(), folder.into()),
         ("ZPOOL".into(), beside("pool").into()),
         ("ZFS".into(), beside("fs").into()),
+        ("ZFS_ALIAS".into(), "cenote".into()),
+        ("ZFS_VERSION".into(), env!("CARGO_PKG_VERSION").into()),
+        ("ZFS_RELEASE".into(), "1".into()),
+        ("ZEVENT_VERSION".into(), "0".into()),
         ("ZEVENT_EID".into(), event.number.to_string().into()),
         ("ZEVENT_CLASS".into(), event.class.clone().into()),
         ("ZEVENT_SUBCLASS".into(), subclass.into()),
         ("ZEVENT_TIME".into(), format!("{seconds} {nanos}").into()),
         ("ZEVENT_TIME_SECS".into(), seconds.to_string().into()),
         ("ZEVENT_TIME_NSECS".into(), nanos.to_string().into()),
+        ("ZEVENT_TIME_STRING".into(), time_string(seconds, TimeZone::system()).into()),
         ("ZEVENT_POOL".into(), pool.name.clone().into()),
         ("ZEVENT_POOL_GUID".into(), format!("{:#018x}", pool.guid).into()),
-        ("ZEVENT_JSON".into(), serde_json::to_string(event).unwrap_or_default().into()),
+        ("ZEVENT_JSON".into(), as_json(pool, event).into()),
     ];
     for (name, value) in &event.details {
         let name = format!("ZEVENT_{}", name.to_ascii_uppercase());
@@ -197,6 +211,12 @@ fn variables(folder: &Path, pool: &OfPool, event: &EventRecord) -> Vec<(OsString
     all.into_iter().map(|(name, value)| (name.into(), value)).chain(own).collect()
 }
 
+/// A time in seconds since 1970, as ZED prints times: `2026-01-31 12:00:00UTC`.
+fn time_string(seconds: i64, zone: TimeZone) -> String {
+    let time = Timestamp::from_second(seconds).unwrap_or_default();
+    time.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S%Z").to_string()
+}
+
 fn is_passed_on(name: &str) -> bool {
     matches!(name, "HOME" | "TZ" | "XDG_RUNTIME_DIR" | "XDG_STATE_HOME" | "CENOTE_STATE" | "CENOTE_RUN")
 }
@@ -204,6 +224,19 @@ fn is_passed_on(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hook_gets_the_time_and_the_pool_of_the_event() {
+        let event = EventRecord { number: 7, time: 90_000_000_001, class: "a.b.c".into(), details: Default::default() };
+        let pool = OfPool { name: "tank".into(), guid: 5 };
+        assert_eq!(time_string(90, TimeZone::UTC), "1970-01-01 00:01:30UTC");
+        let json: serde_json::Value = serde_json::from_str(&as_json(&pool, &event)).unwrap();
+        assert_eq!((&json["pool"], &json["pool_guid"], &json["class"]), (&"tank".into(), &"5".into(), &"a.b.c".into()));
+        let all = variables(Path::new("/x"), &pool, &event);
+        for name in ["ZEVENT_TIME_STRING", "ZEVENT_VERSION", "ZFS_ALIAS", "ZFS_VERSION", "ZFS_RELEASE"] {
+            assert!(all.iter().any(|(known, value)| known == name && !value.is_empty()), "{name}");
+        }
+    }
 
     #[test]
     fn names_choose_events_as_in_zed() {

@@ -317,7 +317,9 @@ impl Watch {
     }
 
     fn look_at_scrub(&mut self) {
-        let Some(now) = self.datasets.scrub().in_memory().map(|status| (status.start, status.state)) else { return };
+        let Some(status) = self.datasets.scrub().in_memory() else { return };
+        let now = (status.start, status.state);
+        let result = || examined(status.repaired, status.errors);
         let before = self.scrub.replace(now).filter(|(start, _)| *start == now.0);
         // A scrub started before the pool was opened continues; no event.
         let before = match before {
@@ -332,8 +334,8 @@ impl Watch {
             (before, now) if before == now => {}
             (_, ScrubState::Running) => self.note("sysevent.fs.zfs.scrub_resume", []),
             (_, ScrubState::Paused) => self.note("sysevent.fs.zfs.scrub_paused", []),
-            (_, ScrubState::Finished) => self.note("sysevent.fs.zfs.scrub_finish", []),
-            (_, ScrubState::Stopped) => self.note("sysevent.fs.zfs.scrub_abort", []),
+            (_, ScrubState::Finished) => self.note("sysevent.fs.zfs.scrub_finish", result()),
+            (_, ScrubState::Stopped) => self.note("sysevent.fs.zfs.scrub_abort", result()),
         }
     }
 
@@ -345,7 +347,9 @@ impl Watch {
             self.note("sysevent.fs.zfs.resilver_start", []);
         }
         match (before.map_or(ResilverState::Running, |(_, state)| state), now.1) {
-            (ResilverState::Running, ResilverState::Finished) => self.note("sysevent.fs.zfs.resilver_finish", []),
+            (ResilverState::Running, ResilverState::Finished) => {
+                self.note("sysevent.fs.zfs.resilver_finish", examined(status.copied, status.errors));
+            }
             (ResilverState::Running, ResilverState::Canceled) => self.note("sysevent.fs.zfs.resilver_abort", []),
             _ => {}
         }
@@ -404,4 +408,8 @@ fn devices(datasets: &Datasets, sight: &Sight, slow_limits: SlowLimits) -> BTree
     let caches = datasets.engine().secondary().devices();
     let members = vdevs.iter().flat_map(|vdev| vdev.leaves().into_iter().map(|leaf| (Some(vdev.id()), leaf)));
     members.chain(caches.into_iter().map(|leaf| (None, leaf))).map(|(vdev, leaf)| of(&leaf, vdev)).collect()
+}
+/// What a scrub or a resilver has found: bytes rewritten, and blocks without a good copy.
+fn examined(repaired: u64, errors: u64) -> [(&'static str, String); 2] {
+    [("repaired_bytes", repaired.to_string()), ("errors", errors.to_string())]
 }
