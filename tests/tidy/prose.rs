@@ -123,6 +123,16 @@ fn documents_have_lines_that_a_terminal_shows() {
     within_bound(&format!("lines of documents with more than {LONGEST_LINE} characters"), &long, 0);
 }
 
+#[test]
+fn the_readme_is_short() {
+    let (most_lines, most_columns) = (250, 120);
+    let (_, text) = crate::source::files(&["README.md"], "md").pop().expect("there is a README");
+    assert!(text.lines().count() < most_lines, "{} lines", text.lines().count());
+    let wide: Vec<String> =
+        text.lines().filter(|line| line.chars().count() > most_columns).map(str::to_owned).collect();
+    within_bound(&format!("lines of the README with more than {most_columns} characters"), &wide, 0);
+}
+
 /// A shorter doc comment says nothing that the name does not.
 const SHORTEST_DOC: usize = 18;
 

@@ -167,6 +167,11 @@ fn pages_of(command: &clap::Command) -> Vec<(String, &clap::Command)> {
     std::iter::once((name, command)).chain(inner.flat_map(pages_of)).collect()
 }
 
+/// The counter of the rules about the sources.
+#[cfg(test)]
+#[path = "../../../tests/tidy/words.rs"]
+mod words;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,6 +226,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn help_names_what_it_means() {
+        const MOST_IN_THOUSAND: u64 = 40;
+        let mut count = words::Count::default();
+        for (program, name) in [(Program::Pool, "pool"), (Program::Fs, "fs")] {
+            let command = built(command(program, name));
+            pages_of(&command).into_iter().for_each(|(_, command)| {
+                count.add(&command.clone().render_long_help().to_string());
+            });
+        }
+        assert!(count.words > 10_000, "{count:?}");
+        assert!(count.in_thousand() <= MOST_IN_THOUSAND, "{count:?}");
     }
 
     #[test]
