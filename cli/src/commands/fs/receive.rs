@@ -33,7 +33,7 @@ With -F, a replicated increment (fs send -R -i or -I) also destroys datasets and
 snapshots newer than its base. If the first stream is refused, nothing is destroyed. An increment of more than about 200,000
 datasets or 500,000 snapshots has no list of the sender's datasets, and destroys nothing.
 
--c repairs damaged blocks of a snapshot that is there, with the stream of the same snapshot, and changes nothing else. Blocks
+-c repairs damaged blocks of an existing snapshot, with the stream of the same snapshot, and changes nothing else. Blocks
 that the stream lacks and metadata are not repaired. As in a scrub, the exit status is 3 if damaged blocks are left.
 
 Streams of OpenZFS's zfs send are recognised and received too: full streams, increments and packages. Redacted, raw encrypted,

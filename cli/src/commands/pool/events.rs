@@ -23,7 +23,7 @@ that change the pool. The last thousand events of a pool are kept on this machin
 pool. Programs in /etc/cenote/events.d run after events, with the variables of ZED.
 
 What needs attention is an event of the class alert.fs.cenote.WORD, with alert_state active or cleared. /etc/cenote/notify.toml
-names who is told, and for pools of other users ~/.config/cenote/notify.toml:
+names the targets of notifications, and for pools of other users ~/.config/cenote/notify.toml:
 
   [[mail]]                                   by sendmail
   to = \"root\"                               or a list of addresses
@@ -38,7 +38,7 @@ Examples:
   pool events tank
   pool events -v tank                        with all details
   pool events -f                             follow new events
-  pool events --test-notify tank             send a test message to all who are told
+  pool events --test-notify tank             send a test message to all targets
   pool events -c tank                        clear the list"
 )]
 pub struct Arguments {

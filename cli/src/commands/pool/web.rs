@@ -30,7 +30,8 @@ const ADDRESS: &str = "127.0.0.1:6789";
 #[derive(Args, Debug)]
 #[command(
     after_help = "Without a certificate, a self-signed one is made in the first run; compare the fingerprint that the \
-browser shows with the printed one. The page is for this machine alone unless --listen names another address. Sockets of a systemd unit (LISTEN_FDS) replace --listen.
+browser shows with the printed one. Only this machine reaches the page, unless --listen names another address. Sockets of a
+systemd unit (LISTEN_FDS) replace --listen.
 
 Sign in with a token of 'pool web token'. Users see and do what 'fs allow' grants them. Programs get figures at /metrics with \
 a token in the header 'Authorization: Bearer'.
@@ -84,7 +85,7 @@ struct TokenArguments {
     /// Validity, such as 30m, 12h or 7d
     #[arg(long, value_name = "TIME", default_value = "12h")]
     expires: String,
-    /// Look at everything, and change nothing
+    /// Allow no changes
     #[arg(long)]
     read_only: bool,
     /// List valid tokens, without their secrets

@@ -64,7 +64,7 @@ pub struct Arguments {
     /// Include average latency, by stage and class
     #[arg(short = 'l', conflicts_with_all = ["waits", "sizes"])]
     latency: bool,
-    /// Include requests under way, by class
+    /// Include active and pending requests, by class
     #[arg(short = 'q', conflicts_with_all = ["waits", "sizes"])]
     queues: bool,
     /// Print histograms of latency instead
