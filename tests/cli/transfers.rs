@@ -72,6 +72,24 @@ fn lines_of_a_slow_transfer_have_rate_and_remaining_time() {
 }
 
 #[test]
+fn an_input_with_known_snapshots_goes_on_with_the_others() {
+    let lab = with_content(1000);
+    lab.fs(&["snapshot", "tank/home@b"]);
+    let first = lab.fs_bytes(&["send", "tank/home@a"]);
+    let second = lab.fs_bytes(&["send", "-i", "@a", "tank/home@b"]);
+    lab.feed("fs", &["receive", "tank/copy"], &first).ok();
+    let both = [first, second].concat();
+    let planned = lab.feed("fs", &["receive", "-n", "-v", "tank/copy"], &both).ok();
+    let skipped = "skip the stream of tank/copy@a, which exists already\n";
+    assert!(planned.starts_with(&format!("would {skipped}would receive incremental")), "{planned}");
+    let received = lab.feed("fs", &["receive", "-v", "tank/copy"], &both).ok();
+    assert!(received.contains("skipped the stream of tank/copy@a, which exists already\nreceiving"), "{received}");
+    assert_eq!(lab.feed("fs", &["receive", "tank/copy"], &both).ok(), "");
+    let list = lab.fs(&["list", "-H", "-t", "snapshot", "-o", "name", "tank/copy"]);
+    assert_eq!(list, "tank/copy@a\ntank/copy@b\n");
+}
+
+#[test]
 fn a_replication_leaves_out_and_a_receiver_keeps() {
     let lab = with_content(1000);
     for name in ["tank/home/cache", "tank/home/cache/deep", "tank/home/mail"] {

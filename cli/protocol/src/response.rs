@@ -1,6 +1,6 @@
 //! The answers to requests.
 
-use dataset::name::DatasetName;
+use dataset::name::{DatasetName, SnapshotName};
 use serde::{Deserialize, Serialize};
 
 use super::{failure::Failure, record::*};
@@ -72,6 +72,8 @@ pub enum Response {
     Received {
         /// The snapshots, in the order of the stream.
         records: Vec<ReceivedRecord>,
+        /// The snapshots that were there already: their parts were skipped.
+        skipped: Vec<SnapshotName>,
         /// Why file systems could not be mounted afterwards.
         unmounted: Option<Failure>,
     },

@@ -27,7 +27,7 @@
 //! 11  states are values of one type; a copy into a dataset can refuse links;
 //!     properties, renames and rollbacks have a dry run; initialization is a job;
 //!     a status has alerts
-//! 12  a list can be asked for in parts
+//! 12  a list can be asked for in parts; a receive names the snapshots that it has skipped
 //! ```
 
 use std::{cmp::Ordering, io};

@@ -120,8 +120,9 @@ impl OpenPool {
 
     pub(super) fn receive(&self, spec: &ReceiveSpec, stream: Stream, job: &mut Job<'_>) -> Result<Response, Failure> {
         let request = receive_request(spec);
-        let answer = |snapshots: Vec<ArrivedSnapshot>, mounted: Result<(), Failure>| Response::Received {
-            records: snapshots.into_iter().map(record).collect(),
+        let answer = |arrived: Arrived, mounted: Result<(), Failure>| Response::Received {
+            records: arrived.snapshots.into_iter().map(record).collect(),
+            skipped: arrived.skipped,
             unmounted: mounted.err(),
         };
         let total = length(&stream);
@@ -152,7 +153,7 @@ impl OpenPool {
         self.background.free();
         let received = received.or_advised("receive into", &spec.target, to_receive);
         received.map_err(|failure| self.with_token(with_arrived(failure, &arrived), &arrived))?;
-        Ok(answer(arrived.snapshots, followed))
+        Ok(answer(arrived, followed))
     }
 
     /// Repairs damaged blocks from a stream, and examines the known damage again if anything was repaired, as

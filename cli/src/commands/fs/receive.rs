@@ -126,12 +126,14 @@ pub fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Exit, Fai
     let mut reporting = arguments.transfer.reporting(arguments.verbose);
     let name = format!("receiving {}", specification.target);
     let request = StreamRequest::Receive(specification);
-    let Response::Received { records, unmounted } = context.call_reporting(&pool, request, stream, &mut reporting)?
+    let Response::Received { records, skipped, unmounted } =
+        context.call_reporting(&pool, request, stream, &mut reporting)?
     else {
         return Err(unexpected_answer());
     };
     reporting.finish(&name, records.iter().map(|record| record.bytes).sum(), context.console.error);
     if arguments.verbose {
+        context.print(&there_already(&skipped, arguments.dry_run))?;
         context.print(&render(&records, arguments.dry_run))?;
     }
     context.note(&left_out(&records))?;
@@ -187,6 +189,12 @@ fn specification(arguments: &Arguments) -> Result<ReceiveSpec, Failure> {
 
 fn render(records: &[ReceivedRecord], dry_run: bool) -> String {
     records.iter().map(|record| lines(record, dry_run)).collect()
+}
+
+/// A line for each skipped snapshot.
+fn there_already(skipped: &[SnapshotName], dry_run: bool) -> String {
+    let verb = if dry_run { "would skip" } else { "skipped" };
+    skipped.iter().map(|name| format!("{verb} the stream of {name}, which exists already\n")).collect()
 }
 
 /// A line for each snapshot whose holds were not placed.

@@ -193,7 +193,7 @@ fn all_streams_of_an_input_are_received() {
         there
             .datasets
             .plan_receive(&super::streams::request("tank/copy"), &mut &input[..], 0, &mut |bytes| read = bytes);
-    assert_eq!(planned.unwrap().len(), 3);
+    assert_eq!(planned.unwrap().snapshots.len(), 3);
     assert_eq!((there.names(), read), (vec!["tank".to_owned()], input.len() as u64));
     let (arrived, received) = there.receive_part("tank/copy", &input);
     received.unwrap();
@@ -201,6 +201,47 @@ fn all_streams_of_an_input_are_received() {
     for snapshot in ["@0", "@1", "@2", ""] {
         assert_eq!(there.files(&format!("tank/copy{snapshot}")), here.files(&format!("tank/home{snapshot}")));
     }
+    there.judge();
+}
+
+#[test]
+fn an_input_of_several_streams_is_received_again_and_continued() {
+    let (here, there) = (World::new(754), World::new(755));
+    let (first, second, third) = three(&here);
+    let input = [&first[..], &second[..], &third[..]].concat();
+    there.receive("tank/copy", &first, false).unwrap();
+    let receive = |input: &[u8], resumable| {
+        let request = ReceiveRequest { resumable, ..super::streams::request("tank/copy") };
+        let planned = there.datasets.plan_receive(&request, &mut &input[..], 0, &mut |_| {});
+        let (arrived, received) = there.datasets.receive(request, &mut &input[..], 0, &mut |_| {});
+        let facts = |arrived: &Arrived| {
+            let names = arrived.snapshots.iter().map(|one| one.name.to_string()).collect::<Vec<_>>();
+            (names, arrived.skipped.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        // The dry run says the same.
+        let same = match (&planned, &received) {
+            (Ok(planned), Ok(())) => facts(planned) == facts(&arrived),
+            (planned, received) => planned.is_err() && received.is_err(),
+        };
+        assert!(same, "{planned:?} {arrived:?} {received:?}");
+        received.map(|()| facts(&arrived))
+    };
+    let name = |number: u32| format!("tank/copy@{number}");
+    assert_eq!(receive(&input, false).unwrap(), (vec![name(1), name(2)], vec![name(0)]));
+    for resumable in [false, true] {
+        assert_eq!(receive(&input, resumable).unwrap(), (vec![], vec![name(0), name(1), name(2)]));
+    }
+    // A single stream is an error, unless the receive can be resumed.
+    let refused = receive(&third, false).unwrap_err();
+    assert!(matches!(&refused, Error::NotReceived { name, .. } if *name == "tank/copy@2"), "{refused}");
+    assert_eq!(receive(&third, true).unwrap(), (vec![], vec![name(2)]));
+    for snapshot in ["@0", "@1", "@2", ""] {
+        assert_eq!(there.files(&format!("tank/copy{snapshot}")), here.files(&format!("tank/home{snapshot}")));
+    }
+    // A skipped stream is verified all the same.
+    let mut damaged = input.clone();
+    damaged[first.len() / 2] ^= 1;
+    assert!(receive(&damaged, true).is_err());
     there.judge();
 }
 

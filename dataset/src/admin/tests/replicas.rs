@@ -336,7 +336,7 @@ impl Pair {
             let kind = if planned.incremental { "more" } else { "full" };
             format!("{kind} {} {}", planned.sent, planned.name)
         };
-        Ok(planned.into_iter().map(line).collect())
+        Ok(planned.snapshots.into_iter().map(line).collect())
     }
 }
 

@@ -67,8 +67,6 @@ pub(super) struct Judge {
     force: bool,
     /// Whether snapshots later than the base may be destroyed.
     destroys: bool,
-    /// Whether the stream is the only one. Of several streams, existing snapshots are skipped.
-    alone: bool,
     /// The snapshot that the user wants as the origin of a new dataset.
     origin: Option<SnapshotName>,
     /// The user for whom the stream is received, if not the pool's owner.
@@ -80,9 +78,9 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(names: Names, name: SnapshotName, begin: Begin, force: bool, alone: bool) -> Judge {
+    pub(super) fn new(names: Names, name: SnapshotName, begin: Begin, force: bool) -> Judge {
         let (destroys, lasting) = (false, false);
-        Judge { names, name, begin, force, destroys, alone, origin: None, caller: None, lasting, only_read: None }
+        Judge { names, name, begin, force, destroys, origin: None, caller: None, lasting, only_read: None }
     }
 
     /// The same judge, for a receive that can be resumed.
@@ -163,10 +161,7 @@ impl Judge {
         if let Some(target) = found
             && arrival::snapshot_with(tx, target, self.begin.guid)?.is_some()
         {
-            return match self.alone {
-                true => self.refuse("the destination already has this snapshot".into(), "nothing to do"),
-                false => Ok(Plan::Skip),
-            };
+            return Ok(Plan::Skip);
         }
         let partial = self.partial(tx, found)?;
         // An interrupted receive that creates the dataset continues with the origin that it has begun with.

@@ -124,7 +124,7 @@ impl Landing for Lander<'_> {
         engine.commit()?;
         let (names, guid, owner) = (self.datasets.names(), self.datasets.new_guid(), self.request.owner);
         let force = self.request.force || self.arrived.has(&snapshot);
-        let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force, start.streams == 1)
+        let mut judge = Judge::new(names, snapshot.clone(), begin.clone(), force)
             .destroying(self.request.force)
             .cloning(self.origin())
             .acting_for(self.caller.clone());
@@ -146,7 +146,10 @@ impl Landing for Lander<'_> {
             false => self.begin_passing(judge, guid)?.map(|hidden| (hidden, None)),
         };
         drop(quiet);
-        let Some((hidden, occupied)) = begun else { return Ok(None) };
+        let Some((hidden, occupied)) = begun else {
+            self.arrived.skipped.push(snapshot);
+            return Ok(None);
+        };
         for need in needs_of(begin.layout).into_iter().flatten() {
             engine.activate(need.feature)?;
         }
@@ -249,7 +252,7 @@ impl<'a> Lander<'a> {
         let (hidden, name, started) = (*hidden, snapshot.clone(), *started);
         let force = self.request.force || self.arrived.has(&name);
         let names = self.datasets.names();
-        let mut judge = Judge::new(names, name.clone(), begin.clone(), force, true)
+        let mut judge = Judge::new(names, name.clone(), begin.clone(), force)
             .destroying(self.request.force)
             .cloning(self.origin())
             .acting_for(self.caller.clone())
@@ -347,7 +350,7 @@ impl<'a> Lander<'a> {
         let position = Position::of(head, guid).map_err(Error::from);
         let checked = position.and_then(|from| {
             let current = self.current.as_ref().expect("the stream has begun");
-            let judge = Judge::new(self.datasets.names(), current.snapshot.clone(), begin.clone(), false, true);
+            let judge = Judge::new(self.datasets.names(), current.snapshot.clone(), begin.clone(), false);
             judge.check_position(from).map(|()| Mark { guid, from })
         });
         checked.inspect_err(|_| {
@@ -447,6 +450,11 @@ impl<'a> Lander<'a> {
             }
         }
         self.parents = staying;
+    }
+
+    /// Fails if the input was a single stream, and skipped.
+    pub(super) fn check_new(&self) -> Result<()> {
+        self.arrived.check_new(&self.request)
     }
 
     /// The result, once the stream has ended.

@@ -102,6 +102,7 @@ impl Datasets {
     ) -> (Arrived, Result<()>) {
         let mut lander = Lander::new(self, request, leaving);
         let received = receive_any(input, &mut lander, verifiers, progress);
+        let received = received.and_then(|received| lander.check_new().map(|()| received));
         if received.is_err() {
             lander.destroy_parents();
         }
@@ -124,7 +125,7 @@ impl Datasets {
         input: &mut dyn Read,
         verifiers: usize,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<ArrivedSnapshot>> {
+    ) -> Result<Arrived> {
         if !self.engine().read_only() {
             self.engine().commit()?;
         }

@@ -14,7 +14,7 @@ use super::{
     census::{Sender, Tree},
     follow::Follow,
     judge::{Judge, Plan},
-    request::{ArrivedSnapshot, Naming, ReceiveRequest},
+    request::{Arrived, ArrivedSnapshot, Naming, ReceiveRequest},
 };
 use crate::{
     admin::{
@@ -53,10 +53,8 @@ impl Landing for Rehearsal<'_> {
         let origin = self.request.origin.clone().filter(|_| is_first);
         let is_later = self.packages.last().is_some_and(|package| !package.streams.is_empty());
         let name = self.request.name(start, begin, is_later)?;
-        let alone = start.streams == 1;
         let force = self.request.force;
-        let mut judge =
-            Judge::new(self.datasets.names(), name, begin.clone(), force, alone).destroying(force).cloning(origin);
+        let mut judge = Judge::new(self.datasets.names(), name, begin.clone(), force).destroying(force).cloning(origin);
         judge = judge.lasting(self.request.lasts(begin)).acting_for(Caller::current());
         let open = self.datasets.open_target(&judge)?;
         let _quiet = open.as_ref().map(|dataset| dataset.head().exclude_changes());
@@ -88,13 +86,13 @@ impl<'a> Rehearsal<'a> {
         Rehearsal { datasets, request, packages: Vec::new() }
     }
 
-    /// The snapshots that would be received.
-    pub(super) fn conclude(self) -> Result<Vec<ArrivedSnapshot>> {
+    /// The result of a receive: snapshots received and skipped.
+    pub(super) fn conclude(self) -> Result<Arrived> {
         let names = self.datasets.names();
         let trees: Vec<_> = self.packages.iter().map(|package| self.tree(package, &names)).collect::<Result<_>>()?;
         let force = self.request.force;
         self.datasets.dry_run(|tx| {
-            let (mut brought, mut arrived) = (Brought::default(), Vec::new());
+            let (mut brought, mut arrived) = (Brought::default(), Arrived::default());
             for (package, tree) in self.packages.iter().zip(&trees) {
                 if let Some(tree) = tree.as_ref().filter(|_| force) {
                     tree.reconcile(tx, &BTreeSet::new())?;
@@ -105,12 +103,15 @@ impl<'a> Rehearsal<'a> {
                         Follow { tree, place, begin: &judge.begin, force }.run(tx, &BTreeSet::new())?;
                     }
                     if self.would_land(tx, &names, judge, &brought)? {
-                        arrived.push(snapshot(judge)?);
+                        arrived.snapshots.push(snapshot(judge)?);
+                    } else {
+                        arrived.skipped.push(judge.name.clone());
                     }
                     brought.datasets.insert(judge.name.dataset());
                     brought.snapshots.insert(judge.begin.guid);
                 }
             }
+            arrived.check_new(self.request)?;
             Ok(arrived)
         })
     }

@@ -4,6 +4,7 @@ use pool::{env::Nanos, units::Txg};
 
 use crate::{
     admin::{property::assign::Assignment, report::replaced::Replaced},
+    error::{Error, Result},
     name::{DatasetName, Name, SnapshotName},
     stream::{Begin, Received, Watched},
 };
@@ -52,6 +53,8 @@ pub struct ReceiveRequest {
 pub struct Arrived {
     /// The received snapshots, in order.
     pub snapshots: Vec<ArrivedSnapshot>,
+    /// Snapshots already at the destination, in order: their streams were verified and skipped.
+    pub skipped: Vec<SnapshotName>,
     /// Datasets with a new tree, and the differences from the old tree: mounts drop their cached copies of those. A
     /// dataset with several streams is listed several times.
     pub replaced: Vec<(u64, Replaced)>,
@@ -111,5 +114,18 @@ impl Arrived {
     /// dataset.
     pub(super) fn has(&self, name: &SnapshotName) -> bool {
         self.snapshots.iter().any(|snapshot| snapshot.name.dataset() == name.dataset())
+    }
+
+    /// Fails if the input was a single stream, of an existing snapshot. A resumable receive (`-s`) accepts the same stream
+    /// again.
+    pub(super) fn check_new(&self, request: &ReceiveRequest) -> Result<()> {
+        match (&self.snapshots[..], &self.skipped[..]) {
+            ([], [only]) if !request.resumable => Err(Error::NotReceived {
+                name: only.to_string(),
+                problem: "the destination already has this snapshot".into(),
+                remedy: "nothing to do",
+            }),
+            _ => Ok(()),
+        }
     }
 }
