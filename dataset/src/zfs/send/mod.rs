@@ -32,12 +32,12 @@ mod znode;
 #[cfg(test)]
 mod tests;
 
-use std::{io::Write, sync::Arc};
+use std::{collections::HashSet, io::Write, sync::Arc};
 
 use pool::txg::Head;
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     stream::{Begin, Hold, Sent},
 };
 
@@ -84,7 +84,8 @@ pub struct Source {
 /// `progress` is called with the number of bytes written so far.
 ///
 /// # Errors
-/// If a block cannot be read, `out` cannot be written, or ZFS has no form for a file.
+/// If a block cannot be read, `out` cannot be written, or ZFS has no form for a file; before the first byte, if the
+/// receiver has a base under other numbers.
 pub fn send(
     package: Option<&Package>,
     sources: Vec<Source>,
@@ -93,6 +94,7 @@ pub fn send(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Sent> {
     assert!(package.is_some() || sources.len() == 1);
+    check_bases(&sources)?;
     let mut frames = frame::Frames::new(out, progress);
     if let Some(package) = package {
         let name = format!("{}@{}", package.root, package.to);
@@ -105,4 +107,21 @@ pub fn send(
         frames.end_package()?;
     }
     Ok(Sent { bytes: frames.flush()?, ..Sent::default() })
+}
+
+/// Fails if the base of an increment came in a ZFS stream: the receiver may have the base from the same sender, with
+/// other numbers of objects. A base sent earlier in the package has the numbers of this module.
+fn check_bases(sources: &[Source]) -> Result<()> {
+    let mut sent = HashSet::new();
+    for Source { begin, base, .. } in sources {
+        let is_sent = begin.base.as_ref().is_some_and(|base| sent.contains(&base.guid));
+        if !is_sent && tree::Tree::new(base.clone()).is_of_zfs()? {
+            return Err(Error::NotSent {
+                problem: "the base came in a ZFS stream, where objects have other numbers".to_owned(),
+                remedy: "send in full, to a new dataset",
+            });
+        }
+        sent.insert(begin.guid);
+    }
+    Ok(())
 }

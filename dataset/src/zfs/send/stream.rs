@@ -47,12 +47,6 @@ pub(super) fn send(source: &Source, receiver: Receiver, frames: &mut Frames<'_>)
         current: None,
         rows: Vec::new(),
     };
-    if sender.base.is_of_zfs()? {
-        return Err(Error::NotSent {
-            problem: "the base came in a ZFS stream, where objects have other numbers".to_owned(),
-            remedy: "send in full, to a new dataset",
-        });
-    }
     if source.base.is_none() {
         sender.file_system()?;
     }

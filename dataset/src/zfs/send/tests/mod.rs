@@ -206,6 +206,35 @@ fn a_bookmark_is_no_base() {
 }
 
 #[test]
+fn a_package_may_build_on_a_snapshot_of_zfs_that_it_has_itself() {
+    let world = World::new(7);
+    world.bring("tank/copy", &crate::zfs::tests::fixture("repl-R-full"));
+    let send = |from: Option<SendFrom>, replicate| {
+        let snapshot = "tank/copy@r3".parse().unwrap();
+        let request = SendRequest { from, replicate, properties: replicate, ..SendRequest::plain(snapshot) };
+        let mut out = Vec::new();
+        let sent = world.datasets.send_zfs(&request, Receiver::OpenZfs, Reader::default(), &mut out, &mut |_| {});
+        (sent, out)
+    };
+    let (sent, package) = send(None, true);
+    sent.unwrap();
+    world.bring("tank/back", &package);
+    for snapshot in ["@r1", "@r2", "@r3"] {
+        let of = |dataset: &str| world.expected(&format!("tank/{dataset}{snapshot}"));
+        assert_same(&of("back"), &of("copy"));
+    }
+    // A receiver may have @r1 from ZFS itself.
+    let since = || "tank/copy@r1".parse().unwrap();
+    for (from, replicate) in
+        [(SendFrom::Each(since()), true), (SendFrom::Each(since()), false), (SendFrom::Base(since()), false)]
+    {
+        let (sent, out) = send(Some(from), replicate);
+        assert!(matches!(sent, Err(crate::error::Error::NotSent { .. })));
+        assert!(out.is_empty(), "{} bytes", out.len());
+    }
+}
+
+#[test]
 fn a_file_with_too_many_attributes_is_refused() {
     let world = World::new(5);
     world.write("tank", "file", b"");
