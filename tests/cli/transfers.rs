@@ -72,6 +72,44 @@ fn lines_of_a_slow_transfer_have_rate_and_remaining_time() {
 }
 
 #[test]
+fn a_damaged_stream_file_is_listed_and_each_damage_named() {
+    let lab = with_content(2 << 20);
+    fs::create_dir(lab.path("many")).unwrap();
+    for number in 0..3000 {
+        fs::write(lab.path(&format!("many/{number}")), noise(600, number)).unwrap();
+    }
+    lab.fs(&["cp", "-r", "many", "tank/home:/"]);
+    lab.fs(&["snapshot", "tank/home@b"]);
+    let mut stream = lab.fs_bytes(&["send", "tank/home@b"]);
+    fs::write(lab.path("good"), &stream).unwrap();
+    let listed = lab.fs(&["stream", "ls", "-R", "good"]);
+    assert!(listed.lines().count() > 3000);
+    // The middle of a range in the middle, and of two blocks of the large file.
+    let records = lab.fs(&["stream", "dump", "good"]);
+    let at = |kind: &str| -> Vec<usize> {
+        let lines = records.lines().filter(|line| line.split_whitespace().nth(1) == Some(kind));
+        lines.map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect()
+    };
+    let (ranges, blocks) = (at("RANGE"), stream.windows(9).position(|part| part == &noise(9, 5)[..]).unwrap());
+    let range = ranges[ranges.len() / 2];
+    for place in [range + 100, blocks + 10, blocks + 300_000] {
+        stream[place] ^= 1;
+    }
+    fs::write(lab.path("bad"), &stream).unwrap();
+    let run = lab.run("fs", &["stream", "ls", "-R", "bad"]);
+    let found = String::from_utf8(run.stdout.clone()).unwrap();
+    let names: std::collections::BTreeSet<&str> = listed.lines().collect();
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert!(found.lines().count() > 1000 && found.lines().all(|line| names.contains(line)), "{found}");
+    assert!(found.lines().count() < names.len());
+    assert!(run.stderr.contains(&format!("damaged at byte {range}")), "{}", run.stderr);
+    assert!(run.stderr.lines().count() < 30, "{}", run.stderr);
+    let said = lab.run("fs", &["stream", "verify", "bad"]).fails(1);
+    assert!(said.matches("damaged at byte").count() >= 3 && said.contains(&format!("byte {range}")), "{said}");
+    assert_eq!(said.matches("file '/content'").count(), 2, "{said}");
+}
+
+#[test]
 fn an_input_with_known_snapshots_goes_on_with_the_others() {
     let lab = with_content(1000);
     lab.fs(&["snapshot", "tank/home@b"]);

@@ -167,6 +167,8 @@ pub struct Archive {
     streams: Vec<Stored>,
     is_indexed: bool,
     ended: Option<Error>,
+    /// The offsets of damaged heads: their streams cannot be read.
+    lost: Vec<u64>,
     ranges: Mutex<VecDeque<Arc<Loaded>>>,
     blocks: Mutex<VecDeque<(u64, Arc<Vec<u8>>)>>,
 }
@@ -191,6 +193,22 @@ pub(super) struct Loaded {
     pub(super) next: u64,
 }
 
+/// The streams of an index, with their damage.
+#[derive(Default)]
+struct Indexed {
+    streams: Vec<Stored>,
+    /// The first damage found.
+    ended: Option<Error>,
+    /// The offsets of damaged heads.
+    lost: Vec<u64>,
+}
+
+impl Indexed {
+    fn note(&mut self, damage: Error) {
+        self.ended.get_or_insert(damage);
+    }
+}
+
 impl Archive {
     /// Opens a stream file. Damage and a cut are no errors here: [`Archive::ended`] tells them, and what comes before
     /// can be read.
@@ -205,13 +223,14 @@ impl Archive {
             streams: Vec::new(),
             is_indexed: false,
             ended: None,
+            lost: Vec::new(),
             ranges: Mutex::default(),
             blocks: Mutex::default(),
         };
         archive.preamble(0)?;
-        if let Ok(streams) = archive.by_index() {
-            archive.streams = streams;
-            archive.is_indexed = true;
+        if let Ok(found) = archive.by_index() {
+            let Indexed { streams, ended, lost } = found;
+            (archive.streams, archive.ended, archive.lost, archive.is_indexed) = (streams, ended, lost, true);
             return Ok(archive);
         }
         let mut base = 0;
@@ -239,7 +258,7 @@ impl Archive {
         self.is_indexed
     }
 
-    /// The damage or the cut at which a walk through the file has ended.
+    /// The damage or the cut at which a walk through the file has ended, or the first damage of a stream in the index.
     pub fn ended(&self) -> Option<&Error> {
         self.ended.as_ref()
     }
@@ -247,6 +266,9 @@ impl Archive {
     /// The stream whose records an offset is in, and the key of the item whose block is there, if it is a block.
     pub fn at(&self, offset: u64) -> Option<(&Stored, Option<Key>)> {
         let stream = &self.streams[self.streams.partition_point(|stream| stream.offset <= offset).checked_sub(1)?];
+        if self.lost.iter().any(|lost| (stream.offset..=offset).contains(lost)) {
+            return None;
+        }
         let known = stream.ranges.partition_point(|(_, at)| *at <= offset);
         let mut at = known.checked_sub(1).map_or(stream.first, |last| stream.ranges[last].1);
         while let Ok(Some(loaded)) = self.load(at, stream.begin.base.is_some()) {
@@ -319,17 +341,15 @@ impl Archive {
         Err(damaged(at, "the census is too long"))
     }
 
-    /// The streams of a file with one package and a good index.
-    fn by_index(&self) -> Result<Vec<Stored>> {
+    /// The index at the end of the file.
+    fn index(&self) -> Result<Index> {
         let at = self.size.checked_sub(TRAILER).ok_or(Error::Truncated { size: self.size })?;
         let record = self.record(at)?;
         if record.kind != Kind::Trailer {
             return Err(damaged(at, "it is no trailer"));
         }
         let trailer = Trailer::decode(&record.payload).map_err(malformed(at))?;
-        let (start, _) = self.start_of(0)?;
-        let (start, mut index, mut next) = (Arc::new(start), Index::default(), trailer.index);
-        let mut before = Some(trailer.before);
+        let (mut index, mut next, mut before) = (Index::default(), trailer.index, Some(trailer.before));
         while next != at {
             let record = self.record_after(next, before.take())?;
             if record.kind != Kind::Index || next > at {
@@ -338,25 +358,137 @@ impl Archive {
             index.extend(&record.payload).map_err(malformed(next))?;
             next = record.next;
         }
-        let mut streams: Vec<Stored> = Vec::new();
+        Ok(index)
+    }
+
+    /// The streams of a file with one package and a good index. Damage of one stream leaves the others.
+    fn by_index(&self) -> Result<Indexed> {
+        let (start, _) = self.start_of(0)?;
+        let start = Arc::new(start);
+        let index = self.index()?;
+        let (mut found, mut heads, mut is_lost) = (Indexed::default(), 0, false);
         for entry in index.entries() {
-            match (entry.low, streams.last_mut()) {
-                (None, _) => streams.push(self.head(entry.offset, &start)?),
+            match (entry.low, found.streams.last_mut()) {
+                (None, _) => {
+                    heads += 1;
+                    let head = self.head(entry.offset, &start);
+                    is_lost = head.is_err();
+                    match head {
+                        Ok(stream) => found.streams.push(stream),
+                        Err(error) => {
+                            found.lost.push(entry.offset);
+                            found.note(of_head(error, heads, start.streams));
+                        }
+                    }
+                }
+                (Some(_), _) if is_lost => {}
                 (Some(low), Some(stream)) => stream.add(low, entry.offset)?,
                 (Some(_), None) => return Err(damaged(entry.offset, "a range of no stream")),
             }
         }
-        if streams.len() as u64 != start.streams {
-            return Err(damaged(trailer.index, "the index does not have all streams"));
+        if heads != start.streams {
+            return Err(damaged(self.size - TRAILER, "the index does not have all streams"));
         }
-        for stream in &mut streams {
-            let (mut at, is_increment) = (stream.last(), stream.begin.base.is_some());
-            while let Some(loaded) = self.load(at, is_increment)? {
-                at = loaded.next;
+        for number in 0..found.streams.len() {
+            match self.totals(&found.streams[number]) {
+                Ok(totals) => found.streams[number].totals = Some(totals),
+                Err(error) => found.note(error),
             }
-            stream.totals = Some(self.end(at)?);
         }
-        Ok(streams)
+        Ok(found)
+    }
+
+    /// The size of a stream, from the end behind its last range.
+    fn totals(&self, stream: &Stored) -> Result<Totals> {
+        let (mut at, is_increment) = (stream.last(), stream.begin.base.is_some());
+        while let Some(loaded) = self.load(at, is_increment)? {
+            at = loaded.next;
+        }
+        self.end(at)
+    }
+
+    /// The damages of the file, up to `most`: reading goes on with the next record, or else with the next record of
+    /// the index. Only records and blocks are examined, not whether they fit together.
+    pub fn damages(&self, most: usize) -> Vec<Error> {
+        let (mut found, mut base) = (Vec::new(), 0);
+        let index = self.index().unwrap_or_default();
+        while base < self.size && found.len() < most {
+            let mut before = match self.preamble(base) {
+                Ok(chain) => Some(chain),
+                Err(error) => {
+                    found.push(error);
+                    break;
+                }
+            };
+            // After a damaged head the form of the ranges is unknown.
+            let (mut at, mut is_increment) = (base + PREAMBLE as u64, None);
+            base = loop {
+                match self.record_after(at, before.take()) {
+                    Ok(record) if record.kind == Kind::Trailer => break record.next,
+                    Ok(record) => at = self.examine(at, &record, &mut is_increment, &mut found),
+                    Err(error) => {
+                        found.push(error);
+                        let Some((next, is_known)) = self.record_behind(at, &index) else { return found };
+                        is_increment = is_increment.filter(|_| is_known);
+                        at = next;
+                    }
+                }
+                if found.len() >= most {
+                    found.truncate(most);
+                    return found;
+                }
+            };
+        }
+        found
+    }
+
+    /// Adds the damages of a good record's content and blocks; returns the offset behind the blocks.
+    fn examine(&self, at: u64, record: &Record, is_increment: &mut Option<bool>, found: &mut Vec<Error>) -> u64 {
+        match (record.kind, *is_increment) {
+            (Kind::Begin, _) => {
+                let begin = Begin::decode(&record.payload).map_err(malformed(at));
+                *is_increment = begin.as_ref().ok().map(|begin| begin.base.is_some());
+                found.extend(begin.err());
+            }
+            (Kind::Range, Some(is_increment)) => match Range::decode(&record.payload, is_increment) {
+                Ok(range) => {
+                    let (blocks, next) = offsets(&range.blocks, record.next);
+                    let loaded = Loaded { offset: at, range, blocks, next };
+                    let damage = (0..loaded.blocks.len() as u32).filter_map(|number| self.check_block(&loaded, number));
+                    found.extend(damage);
+                    return next;
+                }
+                Err(problem) => found.push(malformed(at)(problem)),
+            },
+            _ => {}
+        }
+        record.next
+    }
+
+    fn check_block(&self, loaded: &Loaded, number: u32) -> Option<Error> {
+        let (offset, info) = (loaded.blocks[number as usize], loaded.range.blocks[number as usize]);
+        let stored = self.stored_block(loaded, number);
+        let checked =
+            stored.and_then(|(sum, bytes)| info.verified(&bytes, &sum).map_err(|problem| damaged(offset, problem)));
+        checked.err()
+    }
+
+    /// A good record behind the damaged record at `offset`, and whether the record belongs to the same stream. Lengths
+    /// of a few records are believed, if a good record follows; else the index decides.
+    fn record_behind(&self, offset: u64, index: &Index) -> Option<(u64, bool)> {
+        let mut at = offset;
+        for _ in 0..3 {
+            let mut head = [0; HEAD];
+            let got = self.fill(&mut head, at).ok()?;
+            let Some((kind, len)) = head_of(head).ok().filter(|_| got == HEAD) else { break };
+            at += (HEAD + len + SUM) as u64;
+            if self.record(at).is_ok() {
+                return Some((at, kind != Kind::Begin));
+            }
+        }
+        let behind = index.entries().iter().filter(|entry| entry.offset > offset);
+        let entry = behind.into_iter().find(|entry| self.record(entry.offset).is_ok())?;
+        Some((entry.offset, entry.low.is_some()))
     }
 
     /// Adds the streams of the package at `base`, from record to record. Returns the end of the package.
@@ -602,6 +734,16 @@ fn origin(origin: Origin) -> String {
         Origin::New(number) => format!("{number}, new"),
         Origin::Unchanged => "unchanged".to_owned(),
         Origin::Shared(index) => format!("of item {index}"),
+    }
+}
+
+/// The damage of a stream's head, with the stream's number.
+fn of_head(error: Error, number: u64, all: u64) -> Error {
+    match error {
+        Error::Damaged { offset, problem } => {
+            damaged(offset, format!("the head of stream {number} of {all}: {problem}"))
+        }
+        error => error,
     }
 }
 

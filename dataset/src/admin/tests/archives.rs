@@ -14,6 +14,7 @@ use super::{
     world::{World, noise},
 };
 use crate::{
+    admin::SendRequest,
     archive::{Change, Changed, Error, Tree},
     fs::{Attr, Caller, Errno, FileSystem, FileType, Ino, ROOT, SetAttr, SetXattr},
     name::SnapshotName,
@@ -287,6 +288,77 @@ fn damage_is_named_and_the_rest_is_readable() {
         }
     }
     assert!(located > 50, "{located}");
+}
+
+#[test]
+fn a_damaged_stream_of_a_package_leaves_the_others() {
+    let (world, streams) = three(750);
+    let all = |request: &mut SendRequest| request.replicate = true;
+    let package = world.send("tank/home@2", None, all).unwrap();
+    let offsets: Vec<usize> = open(&package).streams().iter().map(|stream| stream.offset as usize).collect();
+    let mut bytes = package.clone();
+    bytes[offsets[1] + 30] ^= 1;
+    let archives = [open(&bytes)];
+    let names: Vec<String> = archives[0].streams().iter().map(|stream| stream.name()).collect();
+    assert_eq!(names, ["tank/home@0", "tank/home@2"]);
+    assert!(archives[0].is_indexed() && archives[0].streams().iter().all(|stream| stream.totals.is_some()));
+    let ended = archives[0].ended().unwrap();
+    assert!(
+        matches!(ended, archive::Error::Damaged { offset, problem }
+        if *offset == offsets[1] as u64 && problem.contains("stream 2 of 3")),
+        "{ended}"
+    );
+    assert!(archives[0].at(offsets[1] as u64).is_none() && archives[0].at(offsets[2] as u64).is_some());
+    let first = Tree::new(Layers::of((&archives[0], &archives[0].streams()[0]), &archives)).unwrap();
+    assert_eq!(of_stream(&first).unwrap(), snapshot(&world, 0));
+    // With its base from another file, the last stream is whole too.
+    let both = [open(&bytes), open(&streams[1])];
+    let last = Tree::new(Layers::of((&both[0], &both[0].streams()[1]), &both)).unwrap();
+    assert_eq!(of_stream(&last).unwrap(), snapshot(&world, 2));
+}
+
+#[test]
+fn all_damages_of_a_file_are_found() {
+    let (_, streams) = three(751);
+    let whole = streams.concat();
+    assert!(open(&whole).damages(100).is_empty() && open(&streams[0]).damages(100).is_empty());
+    let offsets = |damages: Vec<archive::Error>| -> Vec<u64> {
+        let offset = |damage| match damage {
+            archive::Error::Damaged { offset, .. } => offset,
+            other => panic!("{other}"),
+        };
+        damages.into_iter().map(offset).collect()
+    };
+    // A head, and the middle of each stream: a range or a block.
+    let starts = [0, streams[0].len(), streams[0].len() + streams[1].len()];
+    let heads: Vec<usize> = open(&whole).streams().iter().map(|stream| stream.offset as usize).collect();
+    let mut bytes = whole.clone();
+    let places = [starts[1] / 2, heads[1] + 30, (starts[1] + starts[2]) / 2, (starts[2] + whole.len()) / 2];
+    places.iter().for_each(|at| bytes[*at] ^= 1);
+    let found = offsets(open(&bytes).damages(100));
+    // The data of a stream without its head cannot be examined, only its records.
+    for place in [places[0], places[1], places[3]] {
+        let is_it = |offset: &&u64| **offset <= place as u64 && place as u64 - **offset < 1 << 20;
+        assert!(found.iter().any(|offset| is_it(&offset)), "{place} {found:?}");
+    }
+    assert!((3..=4).contains(&found.len()), "{found:?}");
+    assert_eq!(open(&bytes).damages(2).len(), 2);
+    // Lengths that lie: the index leads on.
+    let mut bytes = streams[0].clone();
+    let head = open(&bytes).streams()[0].offset as usize;
+    bytes[head + 2..head + 8].fill(0xff);
+    let place = bytes.len() / 2;
+    bytes[place] ^= 1;
+    let found = offsets(open(&bytes).damages(100));
+    assert_eq!(found[0], head as u64);
+    // Garbage ends.
+    for seed in 0..50 {
+        let mut bytes = streams[0].clone();
+        for (number, at) in (20..bytes.len()).step_by(997).enumerate() {
+            bytes[at] ^= (seed * 31 + number) as u8 | 1;
+        }
+        assert!((1..=10).contains(&open(&bytes).damages(10).len()));
+    }
 }
 
 /// Bytes in memory, counted when read.

@@ -40,6 +40,11 @@ impl<'a> StreamFiles<'a> {
         StreamFiles { tree, skip_damaged, skipped: RefCell::default() }
     }
 
+    /// The same files, with damage skipped.
+    pub fn skipping_damage(self) -> StreamFiles<'a> {
+        StreamFiles { skip_damaged: true, ..self }
+    }
+
     /// The file system in the stream.
     pub fn tree(&self) -> &Tree<'a> {
         &self.tree
@@ -142,7 +147,10 @@ impl<'a> StreamFiles<'a> {
 
     fn record(&self, name: Vec<u8>, attr: &Attr) -> Result<EntryRecord, Unreadable> {
         let target = match attr.file_type {
-            FileType::Symlink => Some(self.link_target(attr)?),
+            FileType::Symlink => {
+                let shown = || format!("the target of {}", self.path(attr.ino));
+                self.unless_skipped(self.tree.link_target(attr), shown)?
+            }
             _ => None,
         };
         Ok(record_of(name, attr, target))

@@ -19,6 +19,9 @@ use crate::context::Context;
 use crate::output::names::{lossy, put, visible};
 use crate::output::nested::Nested;
 
+/// The most lines about files left out of a list.
+const MOST_SKIPPED: usize = 20;
+
 /// Arguments of `fs stream ls`.
 #[derive(Args, Debug)]
 #[command(
@@ -86,11 +89,21 @@ pub(super) struct CopyArguments {
 pub(super) fn list(arguments: &ListArguments, context: &mut Context<'_>) -> Result<Exit, Failure> {
     let archives = arguments.chosen.open()?;
     let files = arguments.chosen.files(&archives, false)?;
+    // Files of a missing base are no damage.
+    let files = if files.tree().missing().is_none() { files.skipping_damage() } else { files };
     match arguments.paths.is_empty() && files.tree().stream().begin.base.is_some() {
         true => changes(arguments, &files, context)?,
         false => entries(arguments, &files, context)?,
     }
-    at_end(&arguments.chosen, &archives, context)
+    let skipped = files.skipped();
+    for line in skipped.iter().take(MOST_SKIPPED) {
+        context.note(&format!("not listed: {line}\n"))?;
+    }
+    if let more @ 1.. = skipped.len().saturating_sub(MOST_SKIPPED) {
+        context.note(&format!("not listed: {more} more; fs stream verify shows the damage\n"))?;
+    }
+    let exit = at_end(&arguments.chosen, &archives, context)?;
+    Ok(if skipped.is_empty() { exit } else { Exit::Failed })
 }
 
 /// Reports that the file was cut off, after what could be read.

@@ -9,13 +9,16 @@ use std::{
 
 use clap::Args;
 use dataset::property::size::format_bytes;
-use dataset::stream::{self, Contents};
+use dataset::stream::{self, Contents, archive::Error};
 use protocol::{Exit, Failure, Progress};
 use service::system_text;
 
-use super::{open, place};
+use super::{located, open, place};
 use crate::context::Context;
 use crate::output::progress::Meter;
+
+/// The most damages named of one file.
+const MOST_DAMAGES: usize = 100;
 
 /// Bytes read at once.
 const BUFFER: usize = 1 << 20;
@@ -23,8 +26,8 @@ const BUFFER: usize = 1 << 20;
 /// Arguments of `fs stream verify`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Verifies the checksum of each record and block, and that compressed data decompress, as 'fs receive' does. Damage is reported
-with its offset, snapshot and file. The exit status is 1 if a file is damaged.
+    after_help = "Verifies the checksum of each record and block, and that compressed data decompress, as 'fs receive' does. Each damage is
+reported with its offset, snapshot and file. The exit status is 1 if a file is damaged.
 
 Examples:
   fs stream verify *.stream
@@ -45,8 +48,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Ex
                     if streams.len() == 1 { "1 stream".to_owned() } else { format!("{} streams", streams.len()) };
                 context.print(&format!("{}: good, {count}, {}\n", file.display(), format_bytes(bytes)))?;
             }
-            Err(failure) => {
-                context.report(&failure)?;
+            Err(failures) => {
+                failures.iter().try_for_each(|failure| context.report(failure))?;
                 exit = Exit::Failed;
             }
         }
@@ -54,13 +57,14 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<Ex
     Ok(exit)
 }
 
-fn verified(file: &Path, context: &Context<'_>) -> Result<Contents, Failure> {
+/// Verifies a file. Fails with the first damage of a pipe, and with all damages of a file.
+fn verified(file: &Path, context: &Context<'_>) -> Result<Contents, Vec<Failure>> {
     let failed = |why: String| Failure::cannot("verify", file.display(), why);
     let is_input = file.as_os_str() == "-";
     let (mut input, size): (Box<dyn Read>, _) = if is_input {
         (Box::new(io::stdin().lock()), None)
     } else {
-        let opened = File::open(file).map_err(|error| failed(system_text(&error)))?;
+        let opened = File::open(file).map_err(|error| vec![failed(system_text(&error))])?;
         let size = opened.metadata().ok().map(|meta| meta.len());
         (Box::new(BufReader::with_capacity(BUFFER, opened)), size)
     };
@@ -73,8 +77,17 @@ fn verified(file: &Path, context: &Context<'_>) -> Result<Contents, Failure> {
             stream::Error::Truncated { offset, .. } => Some(offset.saturating_sub(1)),
             _ => None,
         };
-        let archive = offset.filter(|_| !is_input).and_then(|offset| Some((open(file).ok()?, offset)));
-        let place = archive.map(|(archive, offset)| place(&archive, offset)).unwrap_or_default();
-        failed(format!("{error}{place}"))
+        let Some(archive) = offset.filter(|_| !is_input).and_then(|_| open(file).ok()) else {
+            return vec![failed(error.to_string())];
+        };
+        let mut failures = vec![failed(format!("{error}{}", place(&archive, offset.unwrap_or_default())))];
+        let damages = archive.damages(MOST_DAMAGES + 1);
+        let is_other = |damage: &&Error| !matches!(damage, Error::Damaged { offset: at, .. } if Some(*at) == offset);
+        let others = damages.iter().filter(is_other).filter(|damage| matches!(damage, Error::Damaged { .. }));
+        failures.extend(others.take(MOST_DAMAGES - 1).map(|damage| failed(located(&archive, damage))));
+        if damages.len() > MOST_DAMAGES {
+            failures.push(failed(format!("more than {MOST_DAMAGES} records are damaged; the rest are not named")));
+        }
+        failures
     })
 }
