@@ -44,8 +44,8 @@ pub enum Change {
 }
 
 impl Tree<'_> {
-    /// The changes since the base, by path: all, if the streams below have the whole base, else new files and files
-    /// with new content.
+    /// The changes since the base, by path: all, if the streams below have the whole base, else new and changed files;
+    /// of a stream without the time of its base, only files with new blocks count as changed.
     ///
     /// # Errors
     /// If a stream is damaged; `EINVAL` if the stream is no increment.
@@ -97,14 +97,18 @@ impl Tree<'_> {
     }
 
     fn changes_alone(&self) -> Result<Vec<Changed>> {
-        let born_after = self.stream().begin.born_after().0;
+        let begin = &self.stream().begin;
+        let (born_after, since) = (begin.born_after().0, begin.since());
         let mut found: BTreeMap<Ino, Change> = BTreeMap::new();
         self.layers.scan(Key::MIN..Key::MAX, &mut |item| {
             match item.key.kind {
                 INODE if item.key.object != DATASET => {
                     let inode = decoded(&item, Inode::decode(&item.body))?;
-                    if inode.generation > born_after && inode.nlink > 0 {
+                    // A range has unchanged items too.
+                    if inode.generation > born_after {
                         found.insert(item.key.object, Change::Added);
+                    } else if since.is_some_and(|since| inode.ctime > since) {
+                        found.insert(item.key.object, Change::Modified);
                     }
                 }
                 EXTENT | XATTR if item.is_new => _ = found.entry(item.key.object).or_insert(Change::Modified),
@@ -115,6 +119,8 @@ impl Tree<'_> {
         let mut changes = Vec::new();
         for (ino, change) in found {
             let file_type = match self.inode(ino) {
+                // Files without a name are not shown.
+                Ok(inode) if inode.nlink == 0 => continue,
                 Ok(inode) => Some(inode.file_type),
                 Err(Error::Archive(archive::Error::Base { .. })) => None,
                 Err(error) => return Err(error),

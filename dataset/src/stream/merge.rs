@@ -65,7 +65,10 @@ fn begin(layers: &Layers<'_>) -> Begin {
     let own = layers.streams().take(clone.map_or(usize::MAX, |clone| clone + 1));
     let properties = own.map(|stream| &stream.begin).find(|begin| begin.own_properties().is_some());
     let layout = layers.streams().map(|stream| stream.begin.layout).max().unwrap_or(newest.layout);
-    Begin { clone: clone.is_some() && base.is_some(), base, layout, ..newest.with_properties_of(properties) }
+    let clone = clone.is_some() && base.is_some();
+    let mut begin = Begin { clone, base, layout, ..newest.with_properties_of(properties) };
+    oldest.begin.since().into_iter().for_each(|since| begin.note_since(since));
+    begin
 }
 
 /// A block to copy: the layer, its range there, and its number in the range.

@@ -11,6 +11,8 @@ const HOLD: &str = "@hold ";
 const SIZE: &str = "@size";
 /// The properties are the received values only.
 const BACKUP: &str = "@backup";
+/// The creation time of the base, in nanoseconds since 1970: changed files have a later change time.
+const SINCE: &str = "@since";
 /// The most holds of a snapshot in a stream.
 const MOST_HOLDS: usize = 1000;
 /// The largest believable length of a package, in bytes: 1 EiB.
@@ -44,6 +46,16 @@ impl Begin {
             .parse()
             .ok()
             .filter(|bytes| *bytes <= LARGEST)
+    }
+
+    /// The creation time of the base, if noted by the sender, in nanoseconds since 1970.
+    pub fn since(&self) -> Option<i64> {
+        self.properties.iter().flatten().find(|(name, _)| name == SINCE)?.1.parse().ok()
+    }
+
+    /// Notes the creation time of the base, in nanoseconds since 1970.
+    pub fn note_since(&mut self, creation: i64) {
+        self.note(SINCE.to_owned(), creation.to_string());
     }
 
     /// Notes a hold on the snapshot.

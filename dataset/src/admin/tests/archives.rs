@@ -361,6 +361,27 @@ fn all_damages_of_a_file_are_found() {
     }
 }
 
+#[test]
+fn an_increment_alone_tells_of_small_changes() {
+    let world = World::new(752);
+    world.create("tank/home").unwrap();
+    for number in 0..40 {
+        world.write("tank/home", &format!("small{number}"), b"old");
+    }
+    world.snapshot("tank/home@a").unwrap();
+    world.work();
+    world.write("tank/home", "small7", b"new");
+    world.write("tank/home", "young", b"new");
+    world.snapshot("tank/home@b").unwrap();
+    let increment = world.send("tank/home@b", Some("tank/home@a"), |_| ()).unwrap();
+    let archives = [open(&increment)];
+    assert!(archives[0].streams()[0].begin.own_properties().is_none());
+    let alone = tree(&archives, 0).unwrap().changes().unwrap();
+    let lines: Vec<_> = alone.iter().map(|one| (&one.change, String::from_utf8_lossy(&one.path))).collect();
+    let expected = [(&Change::Modified, "/"), (&Change::Modified, "/small7"), (&Change::Added, "/young")];
+    assert_eq!(lines, expected.map(|(change, path)| (change, path.into())));
+}
+
 /// Bytes in memory, counted when read.
 struct Counted(Vec<u8>, Arc<AtomicU64>);
 

@@ -519,10 +519,23 @@ impl Packer<'_, '_> {
         if *backup {
             begin.note_backup();
         }
+        self.since(row.dataset, begin.base.as_ref(), base_id.flatten())?
+            .into_iter()
+            .for_each(|at| begin.note_since(at));
         if self.request.holds {
             snapshot::holds(self.tx, id)?.iter().for_each(|hold| begin.note_hold(&hold.name, hold.time));
         }
         Ok(Part { begin, id, root, level: row.level, base: base_id.flatten() })
+    }
+
+    /// The creation time of the base of a dataset's stream: a snapshot or a bookmark.
+    fn since(&self, dataset: u64, base: Option<&Base>, snapshot: Option<u64>) -> Result<Option<i64>> {
+        if let Some(id) = snapshot {
+            return Ok(Some(self.tx.row::<SnapshotRow>(snapshot_key(id))?.creation));
+        }
+        let Some(base) = base else { return Ok(None) };
+        let bookmarks = self.tx.rows::<Bookmark>(keys(dataset, kind::BOOKMARK))?;
+        Ok(bookmarks.into_iter().find(|(_, row)| row.guid == base.guid).map(|(_, row)| row.creation))
     }
 
     /// The properties set on, or received by, a dataset, by name; for a backup, the received values.

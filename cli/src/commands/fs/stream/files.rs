@@ -26,7 +26,7 @@ const MOST_SKIPPED: usize = 20;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Without a path, an increment is listed as 'fs diff' lists changes: + added, - removed, M modified, R renamed. All changes are
-known if the base is given with -b, or is in the same file. Otherwise only new files and files with new content are.
+known if the base is given with -b, or is in the same file. Otherwise only new and changed files are.
 
 Examples:
   fs stream ls home.stream
@@ -165,9 +165,11 @@ fn changes(arguments: &ListArguments, files: &StreamFiles<'_>, context: &mut Con
     let text: String = changes.iter().map(line).collect();
     context.print(&text)?;
     if let Some(base) = files.tree().missing() {
-        context.note(&format!(
-            "only new files and new content are listed; for all changes give the stream of '{base}': -b FILE\n"
-        ))?;
+        let which = match files.tree().stream().begin.since() {
+            Some(_) => "removed and renamed files are not listed",
+            None => "only new files and new content are listed",
+        };
+        context.note(&format!("{which}; for all changes give the stream of '{base}': -b FILE\n"))?;
     }
     Ok(())
 }
