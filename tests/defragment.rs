@@ -197,10 +197,10 @@ fn where_nothing_is_to_be_gained_nothing_is_moved() {
     Nothing to do: no further region could be emptied
     [exit 0]
     $ pool defragment -s tank
-    pool: cannot stop the defragmentation of 'tank': no defragmentation is under way
+    pool: cannot stop the defragmentation of 'tank': no defragmentation is in progress
     [exit 1]
     $ pool defragment -p tank
-    pool: cannot pause the defragmentation of 'tank': no defragmentation is under way
+    pool: cannot pause the defragmentation of 'tank': no defragmentation is in progress
     [exit 1]
     $ pool defragment -p -w tank
     error: the argument '-p' cannot be used with '-w'

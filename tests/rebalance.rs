@@ -68,10 +68,10 @@ fn a_disk_that_was_added_gets_its_share() {
     Nothing to do: no two vdevs can exchange data
     [exit 0]
     $ pool rebalance -s tank
-    pool: cannot stop the rebalance of 'tank': no rebalance is under way
+    pool: cannot stop the rebalance of 'tank': no rebalance is in progress
     [exit 1]
     $ pool rebalance -p tank
-    pool: cannot pause the rebalance of 'tank': no rebalance is under way
+    pool: cannot pause the rebalance of 'tank': no rebalance is in progress
     [exit 1]
     $ pool add tank 100M:b.img
     [exit 0]

@@ -134,7 +134,7 @@ fn what_cannot_be_removed_is_refused_with_the_reason() {
           to list the devices: pool status tank
         [exit 1]
         $ pool remove -s tank
-        pool: cannot stop the removal of a vdev from 'tank': no removal is under way
+        pool: cannot stop the removal of a vdev from 'tank': no removal is in progress
         [exit 1]
         $ pool remove -w tank mirror-0
         [exit 0]

@@ -245,10 +245,10 @@ fn impossible_resizes_are_refused() {
     pool: cannot resize '[LAB]/1.img': raidz1-0 is a raidz, which cannot be shrunk; add a smaller vdev instead, then remove raidz1-0
     [exit 1]
     $ pool resize -s tank
-    pool: cannot stop the resize of a device of 'tank': no resize is under way
+    pool: cannot stop the resize of a device of 'tank': no resize is in progress
     [exit 1]
     $ pool resize -p tank
-    pool: cannot pause the resize of a device of 'tank': no resize is under way
+    pool: cannot pause the resize of a device of 'tank': no resize is in progress
     [exit 1]
     $ pool resize -w tank b.img -29M
     new size of [LAB]/b.img: 71.5M (whole regions of 1M)
