@@ -17,7 +17,7 @@ use dataset::property::dataset::{
     AVAILABLE, COMPRESSRATIO, LOGICALREFERENCED, LOGICALUSED, QUOTA, REFCOMPRESSRATIO, REFQUOTA, REFRESERVATION,
     RESERVATION, USED, USEDBYCHILDREN, USEDBYDATASET, USEDBYREFRESERVATION, USEDBYSNAPSHOTS,
 };
-use dataset::property::pool::{DEDUPRATIO, EXPANDSIZE, LEAKED, READONLY};
+use dataset::property::pool::{DEDUPRATIO, EXPANDSIZE, FRAGMENTATION, LEAKED, READONLY};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -74,7 +74,7 @@ const POOL: [Row; 10] = [
     (READONLY.row().name, "zfs_pool_readonly", "Whether the pool is imported read-only", AS_IT_IS),
     ("capacity", "zfs_pool_capacity_ratio", "Share of the pool that is allocated", OF_PERCENT),
     (EXPANDSIZE.row().name, "zfs_pool_expand_size_bytes", "Space that the pool can grow by", AS_IT_IS),
-    ("fragmentation", "zfs_pool_fragmentation_ratio", "Share of the free space in small pieces", OF_PERCENT),
+    (FRAGMENTATION.row().name, "zfs_pool_fragmentation_ratio", "Share of the free space in small pieces", OF_PERCENT),
     (
         DEDUPRATIO.row().name,
         "zfs_pool_deduplication_ratio",

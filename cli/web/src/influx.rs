@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use dataset::jobs::{JobRecord, JobState, Kind};
+use dataset::property::pool::FRAGMENTATION;
 use pool::device::{IoClass, SIZES, WAITS};
 use protocol::{IoCounts, VdevRecord};
 
@@ -77,7 +78,7 @@ fn of_vdev(text: &mut String, pool: &str, place: &str, vdev: &VdevRecord, counts
         errors[1],
         ("write_ops", counts.writes),
         ("checksum_errors", vdev.checksum_errors),
-        ("fragmentation", vdev.fragmentation),
+        (FRAGMENTATION.row().name, vdev.fragmentation),
     ];
     line(text, "zpool_stats", &format!("name={pool},state={},{tags}", vdev.state), fields);
     queues(text, &format!("name={pool},{tags}"), counts);
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_told_apart_and_forge_no_line() {
+    fn tags_keep_their_difference_and_forge_no_line() {
         assert_eq!(tag("a,b"), "a\\,b");
         assert_eq!(tag("a b=c\\"), "a\\ b\\=c\\\\");
         assert_eq!(tag("x\nzpool_stats"), "xzpool_stats");

@@ -98,8 +98,7 @@ mod tests {
             placement: Placement::ANYWHERE,
         };
         let content = |(at, len): (usize, &usize)| Arc::new(vec![at as u8 + 1; *len]);
-        let payloads: Vec<Payload> =
-            each.iter().enumerate().map(|part| Payload::new(content(part), policy.clone())).collect();
+        let payloads: Vec<Payload> = each.iter().enumerate().map(|part| Payload::new(content(part), policy)).collect();
         let write = |txg| pool.engine().storage().write_blocks(txg, Class::Data, &payloads).unwrap();
         let written = pool.engine().with_open_txg(write);
         pool.engine().commit_anyway().unwrap();
