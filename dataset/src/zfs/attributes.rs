@@ -174,7 +174,7 @@ impl Attributes {
             Kind::Size => self.size = number()?,
             Kind::Parent => self.parent = number()?,
             Kind::Xattr => self.xattr = number()?,
-            Kind::Rdev => self.rdev = rdev(number()?),
+            Kind::Rdev => self.rdev = rdev(number()?, 20),
             Kind::Flags => self.flags = number()?,
             Kind::Uid => self.uid = id(number()?),
             Kind::Gid => self.gid = id(number()?),
@@ -226,15 +226,15 @@ fn id(id: u64) -> u32 {
     u32::try_from(id).unwrap_or(FOREIGN_ID)
 }
 
-/// A device's number in a znode. zfs-fuse stores the number as Linux codes it, and such a number has 32 bits.
+/// A device's number in a znode: zfs-fuse takes 8 bits for the minor part, Linux 20, which makes the whole longer.
 fn old_rdev(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or_else(|_| rdev(number))
+    rdev(number, if number >> 20 == 0 { 8 } else { 20 })
 }
 
-/// A device's number, as Linux codes it, from the number in system attributes.
-fn rdev(number: u64) -> u32 {
-    // FreeBSD and illumos keep the minor part in 32 bits, Linux in 20; a number of Linux is shorter.
-    let minor_bits = if number >> 32 != 0 { 32 } else { 20 };
+/// A device's number, as Linux codes it, from one whose minor part has the given number of bits.
+fn rdev(number: u64, minor_bits: u32) -> u32 {
+    // FreeBSD and illumos keep the minor part in 32 bits; a number of Linux is shorter.
+    let minor_bits = if number >> 32 != 0 { 32 } else { minor_bits };
     let (major, minor) = ((number >> minor_bits) as u32, (number & ((1 << minor_bits) - 1)) as u32);
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & !0xff) << 12
 }
@@ -271,9 +271,8 @@ mod tests {
 
     #[test]
     fn device_numbers_are_coded_anew() {
-        assert_eq!(rdev(0x1031_1170), (70000 & 0xff) | 259 << 8 | (70000 & !0xff) << 12);
-        assert_eq!(old_rdev(0x103), 0x103);
-        assert_eq!(old_rdev(0x1111_2c70), (70000 & 0xff) | 300 << 8 | (70000 & !0xff) << 12);
+        assert_eq!(rdev(0x1031_1170, 20), (70000 & 0xff) | 259 << 8 | (70000 & !0xff) << 12);
+        assert_eq!(rdev(0x103, 8), 0x103);
         // As FreeBSD and illumos store major 5, minor 300.
         assert_eq!(old_rdev(5 << 32 | 300), (300 & 0xff) | 5 << 8 | (300 & !0xff) << 12);
         assert_eq!(id(1 << 32), FOREIGN_ID);
