@@ -66,16 +66,15 @@ fn below(text: &mut String, pool: &str, (above, number): (&str, usize), vdev: Op
 fn of_vdev(text: &mut String, pool: &str, place: &str, vdev: &VdevRecord, counts: &IoCounts) {
     let path = if vdev.path.starts_with('/') { format!("path={},", tag(&vdev.path)) } else { String::new() };
     let (pool, tags) = (tag(pool), format!("{path}vdev={}", tag(place)));
-    let errors = [("read_errors", vdev.read_errors), ("write_errors", vdev.write_errors)];
     let fields = [
         ("alloc", counts.allocated),
         ("free", counts.free),
         ("size", counts.allocated.saturating_add(counts.free)),
         ("read_bytes", counts.read_bytes),
-        errors[0],
+        ("read_errors", vdev.read_errors),
         ("read_ops", counts.reads),
         ("write_bytes", counts.written_bytes),
-        errors[1],
+        ("write_errors", vdev.write_errors),
         ("write_ops", counts.writes),
         ("checksum_errors", vdev.checksum_errors),
         (FRAGMENTATION.row().name, vdev.fragmentation),

@@ -79,7 +79,7 @@ impl Storage {
             for (at, stored) in left.into_iter().zip(all) {
                 match stored {
                     Some(stored) => read.push((at, stored)),
-                    // The first one without bytes is the one that cannot be read.
+                    // Reading stopped at the first block without bytes: the error is of that block.
                     None => match failed.next() {
                         Some(error) => outcomes[at] = Err(error),
                         None => behind.push(at),

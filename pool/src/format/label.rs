@@ -39,6 +39,7 @@ use crate::{
 };
 
 pub mod away;
+mod by_guid;
 pub mod caches;
 pub mod classes;
 pub mod ends;

@@ -11,10 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    format::{
-        codec::{Malformed, Reader, Writer, malformed},
-        vdev_config::Behind,
-    },
+    format::{codec::Malformed, label::by_guid, vdev_config::Behind},
     units::Guid,
 };
 
@@ -26,32 +23,11 @@ pub type AllAway = BTreeMap<Guid, Behind>;
 
 /// The coded form of some devices.
 pub(super) fn encoded(devices: &AllAway) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.put_varint(devices.len() as u64);
-    for (device, behind) in devices {
-        out.put_u64(device.0);
-        behind.encode(&mut out);
-    }
-    out
+    by_guid::encoded(devices, |behind, out| behind.encode(out))
 }
 
 /// The devices of a section.
 pub(super) fn decode(payload: &[u8]) -> Result<AllAway, Malformed> {
-    const WHAT: &str = "devices of archives that are away";
-    let mut reader = Reader::new(payload);
-    let count = usize::try_from(reader.varint(WHAT)?).unwrap_or(usize::MAX);
-    if !(1..=MAX_AWAY).contains(&count) {
-        return malformed(WHAT);
-    }
-    let mut devices = AllAway::new();
-    for _ in 0..count {
-        let device = Guid(reader.u64(WHAT)?);
-        let behind = Behind::decode(&mut reader)?;
-        if devices.last_key_value().is_some_and(|(last, _)| *last >= device) {
-            return malformed(WHAT);
-        }
-        devices.insert(device, behind);
-    }
-    reader.finish("end of the devices that are away")?;
-    Ok(devices)
+    let names = ("devices of archives that are away", "end of the devices that are away");
+    by_guid::decode(payload, MAX_AWAY, names, Behind::decode)
 }

@@ -13,7 +13,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    format::codec::{Malformed, Reader, Writer, malformed},
+    format::{
+        codec::{Malformed, Writer},
+        label::by_guid,
+    },
     units::Guid,
 };
 
@@ -60,32 +63,13 @@ pub type AllOutOfUse = BTreeMap<Guid, OutOfUse>;
 
 /// The coded form of some devices.
 pub(super) fn encoded(devices: &AllOutOfUse) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.put_varint(devices.len() as u64);
-    for (device, why) in devices {
-        out.put_u64(device.0);
-        out.put_u8(why.code());
-    }
-    out
+    by_guid::encoded(devices, |why, out| out.put_u8(why.code()))
 }
 
 /// The devices of a section.
 pub(super) fn decode(payload: &[u8]) -> Result<AllOutOfUse, Malformed> {
     const WHAT: &str = "devices out of use";
-    let mut reader = Reader::new(payload);
-    let count = usize::try_from(reader.varint(WHAT)?).unwrap_or(usize::MAX);
-    if !(1..=MAX_OUT_OF_USE).contains(&count) {
-        return malformed(WHAT);
-    }
-    let mut devices = AllOutOfUse::new();
-    for _ in 0..count {
-        let device = Guid(reader.u64(WHAT)?);
-        let Some(why) = OutOfUse::from_code(reader.u8(WHAT)?) else { return malformed(WHAT) };
-        if devices.last_key_value().is_some_and(|(last, _)| *last >= device) {
-            return malformed(WHAT);
-        }
-        devices.insert(device, why);
-    }
-    reader.finish("end of devices out of use")?;
-    Ok(devices)
+    by_guid::decode(payload, MAX_OUT_OF_USE, (WHAT, "end of devices out of use"), |reader| {
+        OutOfUse::from_code(reader.u8(WHAT)?).ok_or(Malformed { what: WHAT })
+    })
 }
