@@ -117,13 +117,8 @@ fn defaults(pool: Option<&DatasetName>) -> Effective {
     values
 }
 
-/// The values of a snapshot: the values of its dataset `above` that apply to snapshots.
-pub(in crate::admin) fn of_snapshot(
-    tx: &Transaction<'_>,
-    id: u64,
-    above: &DatasetName,
-    dataset: &Effective,
-) -> Result<Effective> {
+/// The values that snapshots have from their dataset `above`: those that apply to snapshots.
+pub(in crate::admin) fn for_snapshots(above: &DatasetName, dataset: &Effective) -> Effective {
     let mut values = Effective::default();
     for (property, valued) in dataset {
         let applies = Property::of_dataset(property).is_ok_and(|property| property.applies_to(Kinds::SNAPSHOT));
@@ -135,6 +130,11 @@ pub(in crate::admin) fn of_snapshot(
             values.insert(property, &valued.value, source);
         }
     }
-    own(tx, id, &mut values)?;
-    Ok(values)
+    values
+}
+
+/// The values of a snapshot, given those from its dataset.
+pub(in crate::admin) fn of_snapshot(tx: &Transaction<'_>, id: u64, mut above: Effective) -> Result<Effective> {
+    own(tx, id, &mut above)?;
+    Ok(above)
 }

@@ -125,7 +125,7 @@ pub(in crate::admin) fn compared(
 fn of_snapshot(tx: &Transaction<'_>, names: &Names, id: u64) -> Result<Effective> {
     let dataset = tx.row::<SnapshotRow>(snapshot_key(id))?.dataset;
     let above = values::effective(tx, names, dataset)?;
-    values::of_snapshot(tx, id, &names.of_dataset(tx, dataset)?, &above)
+    values::of_snapshot(tx, id, values::for_snapshots(&names.of_dataset(tx, dataset)?, &above))
 }
 
 /// The values of a dataset, with the limits that have no row of their own.

@@ -6,6 +6,7 @@
 //! ([`Datasets::list`]).
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
     sync::Arc,
@@ -244,6 +245,8 @@ struct Walk<'a, 'v> {
 struct Place {
     name: DatasetName,
     effective: Effective,
+    /// The values for snapshots, made at the first snapshot.
+    of_snapshots: OnceCell<Effective>,
 }
 
 impl Walk<'_, '_> {
@@ -297,7 +300,7 @@ impl Walk<'_, '_> {
         if self.places.len() >= PLACES {
             self.places.clear();
         }
-        let place = Rc::new(Place { name, effective });
+        let place = Rc::new(Place { name, effective, of_snapshots: OnceCell::new() });
         self.places.insert(id, place.clone());
         Ok(place)
     }
@@ -415,7 +418,8 @@ impl Walk<'_, '_> {
             0 => Vec::new(),
             _ => self.names.of_datasets(self.tx, &snapshot::clones(self.tx, id)?)?,
         };
-        let effective = values::of_snapshot(self.tx, id, &place.name, &place.effective)?;
+        let above = place.of_snapshots.get_or_init(|| values::for_snapshots(&place.name, &place.effective));
+        let effective = values::of_snapshot(self.tx, id, above.clone())?;
         let written = row.referenced - (before - row.dead);
         let (received, written_since) = (values::received(self.tx, id)?, self.written_since(&name, (&row).into())?);
         let facts = Facts::Snapshot { row: Box::new(row), unique, written, clones };
